@@ -1,0 +1,89 @@
+"""The one door to a host: a `Session` over SSH (Fabric) or on this machine."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol
+
+from beamdeploy.inventory import Host
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended. `exit` is None where a signal ended it: look, never assume.
+
+    124: the time was up. `out` and `err` hold what the words printed, not what the login shell's start-up files did.
+    """
+
+    words: tuple[str, ...]
+    exit: int | None
+    out: str
+    err: str
+
+    @property
+    def ok(self) -> bool:
+        return self.exit == 0
+
+
+class Session(Protocol):
+    """An open way to one host. Used by one thread at a time, except `channel`, which any thread may call.
+
+    `notes`: what the caller should tell the user ("the host key was stored in …").
+    """
+
+    host: Host
+    notes: tuple[str, ...]
+
+    def run(self, words: Sequence[str], *, timeout: int) -> Result:
+        """Run words; `timeout` seconds are kept on the host (exit 124). HostError: the connection is lost.
+
+        The words read an empty stdin.
+        """
+        ...
+
+    def script(self, text: str, args: Sequence[str], *, timeout: int) -> Result:
+        """Run a POSIX sh script with $1… = args, in one exec channel, whatever the login shell is."""
+        ...
+
+    def follow(self, words: Sequence[str], line: Callable[[str], None], *, timeout: int) -> Result:
+        """Run words and hand over each line of stdout and stderr as it comes; the result holds the last 200.
+
+        What `line` raises ends the remote process and is passed on; a lost connection ends the process, too.
+        """
+        ...
+
+    def channel(self, port: int, address: str = "127.0.0.1", *, timeout: float = 10.0) -> socket.socket:
+        """A connected socket to address:port as seen from the host. ConnectionRefusedError: nothing listens there.
+
+        HostError: the server forbids forwarding (AllowTcpForwarding).
+        """
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Session: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def open_session(host: Host, *, accept_new: bool = False, connect_timeout: int = 15) -> Session:
+    """An open session. HostError (exit UNREACHABLE) with a remedy for whatever prevents it.
+
+    `accept_new`: store the key of a host that no known hosts file names; a key that changed is refused all the same.
+    """
+    # imported here, since fabric and paramiko cost 200 ms and `validate` or `--help` never come here
+    if host.connection == "local":
+        from beamdeploy.remote.local import LocalSession
+
+        return LocalSession(host)
+    from beamdeploy.remote.connect import connect
+
+    return connect(host, accept_new=accept_new, timeout=connect_timeout)
+
+
+__all__ = ["Result", "Session", "open_session"]

@@ -1,0 +1,111 @@
+"""A `Session` on this machine (`connection: local`): the same promises, with processes instead of channels."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from beamdeploy.errors import FAILED, HostError, Problem
+from beamdeploy.inventory import Host
+from beamdeploy.remote import Result
+from beamdeploy.remote.lines import Lines
+from beamdeploy.remote.words import KILL_AFTER, script_words, timed
+
+GRACE = KILL_AFTER + 5
+
+
+class LocalSession:
+    """See `Session`."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.notes: tuple[str, ...] = ()
+
+    def run(self, words: Sequence[str], *, timeout: int) -> Result:
+        """See `Session.run`."""
+        start = time.monotonic()
+        process = self._start(timed(words, timeout), stderr=subprocess.PIPE)
+        try:
+            out, err = process.communicate(timeout=timeout + GRACE)
+        except subprocess.TimeoutExpired as error:
+            raise self._silent(words) from error
+        finally:
+            _end(process)
+        exit = _timed_exit(process.returncode, time.monotonic() - start >= timeout)
+        return Result(tuple(words), exit, out.decode(errors="replace"), err.decode(errors="replace"))
+
+    def script(self, text: str, args: Sequence[str], *, timeout: int) -> Result:
+        """See `Session.script`."""
+        return self.run(script_words(text, args), timeout=timeout)
+
+    def follow(self, words: Sequence[str], line: Callable[[str], None], *, timeout: int) -> Result:
+        """See `Session.follow`."""
+        start = time.monotonic()
+        lines = Lines(line)
+        process = self._start(timed(words, timeout), stderr=subprocess.STDOUT)
+        assert process.stdout is not None
+        try:
+            while output := os.read(process.stdout.fileno(), 1 << 16):
+                lines.feed(output)
+            lines.end()
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired as error:
+            raise self._silent(words) from error
+        finally:
+            _end(process)
+        exit = _timed_exit(process.returncode, time.monotonic() - start >= timeout)
+        return Result(tuple(words), exit, lines.last, "")
+
+    def channel(self, port: int, address: str = "127.0.0.1", *, timeout: float = 10.0) -> socket.socket:
+        """See `Session.channel`."""
+        return socket.create_connection((address, port), timeout)
+
+    def close(self) -> None:
+        """Nothing is open between two commands."""
+
+    def __enter__(self) -> LocalSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self, words: Sequence[str], *, stderr: int) -> subprocess.Popen[bytes]:
+        try:
+            # a session of its own, since Ctrl-C in the terminal must not reach docker
+            return subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+            )
+        except FileNotFoundError as error:
+            what = f"this machine has no `{words[0]}`"
+            raise HostError(Problem(what, "install coreutils", where=self.host.name), exit=FAILED) from error
+
+    def _silent(self, words: Sequence[str]) -> HostError:
+        what = f"{words[0]} did not end in time, and could not be ended"
+        return HostError(Problem(what, "look at load, disk and docker daemon", where=self.host.name), exit=FAILED)
+
+
+def _timed_exit(returncode: int, late: bool) -> int | None:
+    if late and returncode in (-signal.SIGKILL, 137):
+        return 124
+    return None if returncode < 0 else returncode
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what still runs; `timeout` hands the signal on to all its children."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+    if process.stdout is not None:
+        process.stdout.close()
+    if process.stderr is not None:
+        process.stderr.close()
