@@ -1,0 +1,113 @@
+"""The options that several commands share: one decorator each, the same name and meaning everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def inventory(command: F) -> F:
+    """`inventory: str | None`"""
+    return click.option(
+        "-i",
+        "--inventory",
+        envvar="BEAMDEPLOY_INVENTORY",
+        metavar="WHERE",
+        help="Inventory file or folder, 'user@host,' or 'sandbox'. "
+        "[default: $BEAMDEPLOY_INVENTORY, then inventories/default.yaml]",
+    )(command)
+
+
+def limit(command: F) -> F:
+    """`limit: str | None`"""
+    return click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts and groups, as in Ansible.")(command)
+
+
+def overrides(command: F) -> F:
+    """`overrides: tuple[tuple[str, str], ...]`, pairs of path and value"""
+    return click.option(
+        "-e",
+        "--set",
+        "overrides",
+        multiple=True,
+        callback=_assignments,
+        metavar="PATH=VALUE",
+        help="Override one value of the recipe for this run; may be given several times.",
+    )(command)
+
+
+def output(command: F) -> F:
+    """`output: str`, "text" or "json" """
+    return output_as("text", "json")(command)
+
+
+def output_as(*formats: str) -> Callable[[F], F]:
+    """`output: str`, one of these; the first is the default. For commands that speak sarif, junit, …."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Form of the result on stdout.",
+    )
+
+
+def verbose(command: F) -> F:
+    """`verbose: int`, how often it was said"""
+    return click.option("-v", "--verbose", count=True, help="Say more; may be given several times.")(command)
+
+
+def accept_new(command: F) -> F:
+    """`accept_new: bool`"""
+    return click.option(
+        "--accept-new",
+        is_flag=True,
+        help="Trust and remember the key of a host that is not known yet; a changed key stays refused.",
+    )(command)
+
+
+def model_dir(command: F) -> F:
+    """`model_dir: str | None`"""
+    return click.option("--model-dir", metavar="DIR", help="The folder on the host that holds the weights.")(command)
+
+
+def gpus(command: F) -> F:
+    """`gpus: tuple[int, ...] | None`"""
+    return click.option(
+        "--gpus", callback=_gpu_indices, metavar="N,N", help="The GPUs to use on the host, such as 0,1,2,3."
+    )(command)
+
+
+def yes(command: F) -> F:
+    """`yes: bool`"""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def hosts(command: F) -> F:
+    """All that says where: inventory, limit, model_dir, gpus, accept_new."""
+    return inventory(limit(model_dir(gpus(accept_new(command)))))
+
+
+def _assignments(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    # What path and value mean, the loading of the recipe decides: it knows the types and has the better messages.
+    pairs = [text.partition("=") for text in given]
+    for text, (path, equals, _) in zip(given, pairs, strict=True):
+        if not path or not equals:
+            raise click.BadParameter(f"{text!r} is not PATH=VALUE, such as engine.max_num_seqs=16", ctx, param)
+    return tuple((path, value) for path, _, value in pairs)
+
+
+def _gpu_indices(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    words = given.split(",")
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise click.BadParameter(f"{given!r} is not a list of GPU indices, such as 0,1,2,3", ctx, param)
+    if len(set(map(int, words))) < len(words):
+        raise click.BadParameter(f"{given!r} names a GPU twice", ctx, param)
+    return tuple(map(int, words))

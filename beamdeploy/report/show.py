@@ -1,0 +1,60 @@
+"""Write reports to the streams: results to stdout, problems to stderr, colour only to a terminal that wants it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from beamdeploy.errors import Problem
+from beamdeploy.outcome import Report
+from beamdeploy.report.as_json import dumps
+from beamdeploy.report.text import Line, plain, problems_lines, report_lines
+
+
+def show(report: Report, output: str = "text") -> int:
+    """Show a report as "text" or "json"; its exit code, for the command to return."""
+    if output == "json":
+        write(dumps(report), sys.stdout)
+    else:
+        show_lines(report_lines(report))
+        show_problems(report.all_problems)
+    return report.exit
+
+
+def show_problems(problems: Sequence[Problem]) -> None:
+    """Problems for people, on stderr."""
+    show_lines(problems_lines(problems, width=shutil.get_terminal_size((120, 24)).columns), sys.stderr)
+
+
+def show_lines(lines: Iterable[Line], stream: TextIO | None = None) -> None:
+    """Lines as text, on stdout unless said otherwise."""
+    out = sys.stdout if stream is None else stream
+    lines = tuple(lines)
+    if coloured(out):
+        _write_styled(lines, out)
+    elif lines:
+        write(plain(lines), out)
+
+
+def write(text: str, stream: TextIO) -> None:
+    """Write text as it is; what the stream's encoding lacks becomes "?"."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether colour goes to this stream: a terminal, and no word against it (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "")
+
+
+def _write_styled(lines: Iterable[Line], stream: TextIO) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    for line in lines:
+        console.print(Text.assemble(*line), soft_wrap=True)

@@ -1,0 +1,192 @@
+"""The house as data: which module may import what. A new module gets its place in ORDER."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "beamdeploy"
+
+# From left to right. A module imports from its left, from its own package, and from those in its own place.
+# `remote_NAME.py` stands where `remote` stands.
+ORDER = (
+    ("errors",),
+    ("outcome",),
+    ("documents",),
+    ("schema",),
+    ("image", "hostvars"),
+    ("hosttree",),
+    ("recipe", "inventory", "lock"),
+    ("rules", "engines"),
+    ("label",),
+    ("render",),
+    ("remote",),
+    ("look",),
+    ("endpoint", "hardware"),
+    ("weights",),
+    ("preflight",),
+    ("plan",),
+    ("act", "ready", "diagnose", "smoke"),
+    ("fleet",),
+    ("record",),
+    ("report",),
+    ("sandbox",),
+    ("cli",),
+    ("__main__",),
+)
+# Of what is on their left, these import this alone: a report is data, and the emulated host knows no way to a host.
+ONLY: Mapping[str, frozenset[str]] = {
+    "report": frozenset({"errors", "outcome"}),
+    "sandbox": frozenset(
+        {"errors", "documents", "schema", "image", "recipe", "inventory", "lock", "rules", "engines", "render"}
+    ),
+}
+IMPORTERS: Mapping[str, frozenset[str]] = {
+    "jinja2": frozenset({"render"}),
+    "fabric": frozenset({"remote", "sandbox"}),
+    "paramiko": frozenset({"remote", "sandbox"}),
+    "invoke": frozenset({"remote", "sandbox"}),
+    "subprocess": frozenset({"remote", "sandbox"}),
+    "rich": frozenset({"report"}),
+    "click": frozenset({"cli"}),
+}
+# The programs of the sandbox (its engine, its nvidia-smi) are programs of their own and print as those do.
+PRINTERS = frozenset({"report", "cli", "sandbox"})
+NO_SUBJECT = frozenset({"utils", "util", "core", "common", "base", "manager", "helpers", "helper", "misc"})
+LONGEST_MODULE = 320
+LONGEST_FUNCTION = 45
+# "beamdeploy.module" or "beamdeploy.module:function" → how long it may be, with the reason beside it.
+LONGER: Mapping[str, int] = {}
+
+
+def name_of(path: Path) -> str:
+    """beamdeploy/look/facts.py → beamdeploy.look.facts; beamdeploy/look/__init__.py → beamdeploy.look"""
+    words = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(words[:-1] if words[-1] == "__init__" else words)
+
+
+TREES = {name_of(path): ast.parse(path.read_bytes(), path) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def top_of(module: str) -> str:
+    """beamdeploy.look.facts → look; beamdeploy → "" """
+    return [*module.split("."), ""][1]
+
+
+def family_of(module: str) -> str:
+    """beamdeploy.remote_local → remote"""
+    return top_of(module).partition("_")[0]
+
+
+def place_of(module: str) -> int | None:
+    """The index in ORDER; -1 for the package itself; None: it has no place."""
+    top = top_of(module)
+    if top == "":
+        return -1
+    places = {name: index for index, names in enumerate(ORDER) for name in names}
+    return places.get(top, places.get(family_of(module)))
+
+
+def imports_of(tree: ast.Module) -> Iterator[str]:
+    """All modules that are imported anywhere in the text, inside functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import"
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (part if part in TREES else str(node.module) for part in parts)
+
+
+def ours() -> Iterator[tuple[str, str]]:
+    """(importer, imported) of our own modules."""
+    for module, tree in TREES.items():
+        yield from ((module, target) for target in imports_of(tree) if target.split(".")[0] == "beamdeploy")
+
+
+def functions() -> Iterator[tuple[str, int]]:
+    """(module:function, number of lines)"""
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{module}:{node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def prints(tree: ast.Module) -> bool:
+    """Whether a module calls print or names sys.stdout or sys.stderr."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    streams = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return "print" in names or bool(streams & {"stdout", "stderr"} and "sys" in names)
+
+
+def test_every_module_has_a_place_in_the_order() -> None:
+    assert [module for module in TREES if place_of(module) is None] == []
+
+
+def test_a_module_imports_only_from_its_left() -> None:
+    wrong = [
+        (module, target)
+        for module, target in ours()
+        if (place_of(module) or 0) < (place_of(target) or 0) and top_of(module) != ""
+    ]
+    assert wrong == []
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    assert list(imports_of(TREES["beamdeploy"])) == []
+
+
+def test_report_and_sandbox_import_only_what_they_may() -> None:
+    wrong = [
+        (module, target)
+        for module, target in ours()
+        if top_of(module) in ONLY and top_of(target) not in {*ONLY[top_of(module)], top_of(module), ""}
+    ]
+    assert wrong == []
+
+
+def test_no_two_modules_import_each_other() -> None:
+    graph: dict[str, set[str]] = {module: set() for module in TREES}
+    for module, target in ours():
+        graph[module] |= {target} - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+        cycle = []
+    except CycleError as error:
+        cycle = error.args[1]
+    assert cycle == []
+
+
+def test_a_library_is_imported_only_where_it_belongs() -> None:
+    wrong = [
+        (module, target)
+        for module, tree in TREES.items()
+        for target in imports_of(tree)
+        if family_of(module) not in IMPORTERS.get(target.split(".")[0], {family_of(module)})
+    ]
+    assert wrong == []
+
+
+def test_only_report_and_cli_print() -> None:
+    assert [module for module, tree in TREES.items() if top_of(module) not in PRINTERS and prints(tree)] == []
+
+
+def test_every_module_is_named_after_its_subject() -> None:
+    assert [module for module in TREES if NO_SUBJECT & set(module.split("."))] == []
+
+
+def test_a_module_is_about_one_thing() -> None:
+    lengths = {
+        name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sorted(PACKAGE.rglob("*.py"))
+    }
+    assert {module: n for module, n in lengths.items() if n > LONGER.get(module, LONGEST_MODULE)} == {}
+
+
+def test_a_function_is_about_one_thing() -> None:
+    assert {name: n for name, n in functions() if n > LONGER.get(name, LONGEST_FUNCTION)} == {}
+
+
+def test_every_exception_to_the_lengths_is_needed() -> None:
+    assert set(LONGER) <= {*TREES, *(name for name, _ in functions())}
