@@ -1,0 +1,136 @@
+"""The HTTP front of the stand-in engine: health, model list and chat, as TokenSpeed's gateway serves them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from beamdeploy.sandbox.chat import Json, Model, Refused, read, reply, response, stream
+
+
+@dataclass(frozen=True)
+class Front:
+    """What the gateway knows. `hangs`: generation never returns. `unready`: why /readiness answers 503, or ""."""
+
+    model: Model
+    api_key: str = ""
+    hangs: bool = False
+    unready: str = ""
+    token_seconds: float = 0.0
+
+
+def ready(front: Front) -> tuple[int, Json]:
+    """What /readiness says."""
+    if front.unready:
+        return 503, {"status": "not ready", "reason": front.unready}
+    return 200, {"status": "ready", "healthy_workers": 1, "total_workers": 1}
+
+
+def models(front: Front) -> Json:
+    """What /v1/models says."""
+    entry = {"id": front.model.name, "object": "model", "created": 0, "owned_by": "self"}
+    return {"object": "list", "data": [entry]}
+
+
+def page(front: Front, path: str) -> tuple[int, Json] | None:
+    """The answer to a GET, or None for a path that is not served."""
+    if path == "/readiness":
+        return ready(front)
+    if path == "/v1/models":
+        return 200, models(front)
+    if path in ("/health", "/liveness", "/health_generate"):
+        return 200, {"status": "ok"}
+    return None
+
+
+def serve(front: Front, host: str, port: int) -> ThreadingHTTPServer:
+    """Answer at host:port in threads until `shutdown` is called. OSError: the port is taken."""
+    server = ThreadingHTTPServer((host, port), _handler(front))
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    return server
+
+
+def _handler(front: Front) -> type[BaseHTTPRequestHandler]:
+    answer = _Answer(front)
+
+    # http.server wants a class with these methods; all that they do is in _Answer
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        do_GET = answer.get
+        do_POST = answer.post
+
+        def log_message(self, format: str, *args: object) -> None:
+            """The gateway logs at `warn`: nothing for a request."""
+
+    return Handler
+
+
+@dataclass(frozen=True)
+class _Answer:
+    front: Front
+
+    @property
+    def get(self) -> Callable[[BaseHTTPRequestHandler], None]:
+        def do(request: BaseHTTPRequestHandler) -> None:
+            found = page(self.front, request.path.partition("?")[0])
+            if found is not None and request.path.startswith("/health_generate"):
+                self.wait()
+            _send(request, *(found or (404, {"error": {"message": "Not Found", "code": "not_found"}})))
+
+        return do
+
+    @property
+    def post(self) -> Callable[[BaseHTTPRequestHandler], None]:
+        def do(request: BaseHTTPRequestHandler) -> None:
+            body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+            try:
+                self.chat(request, body)
+            except Refused as refused:
+                _send(request, refused.status, refused.body)
+            except (BrokenPipeError, ConnectionResetError):
+                request.close_connection = True
+
+        return do
+
+    def wait(self) -> None:
+        if self.front.hangs:
+            threading.Event().wait()
+
+    def chat(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        if self.front.api_key and request.headers.get("Authorization") != f"Bearer {self.front.api_key}":
+            raise Refused(401, "Invalid or missing API key", "unauthorized")
+        if request.path != "/v1/chat/completions":
+            raise Refused(404, f"No route for {request.path}", "not_found")
+        asked = read(body)
+        said, created = reply(asked, self.front.model), int(time.time())
+        self.wait()
+        if asked.get("stream"):
+            options = asked.get("stream_options")
+            usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
+            self.send_events(request, stream(said, self.front.model, created, usage=usage))
+        else:
+            _send(request, 200, response(said, self.front.model, created))
+
+    def send_events(self, request: BaseHTTPRequestHandler, events: Iterable[bytes]) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", "text/event-stream")
+        request.send_header("Connection", "close")
+        request.end_headers()
+        for event in events:
+            request.wfile.write(event)
+            time.sleep(self.front.token_seconds)
+        request.close_connection = True
+
+
+def _send(request: BaseHTTPRequestHandler, status: int, body: Json) -> None:
+    text = json.dumps(body).encode()
+    request.send_response(status)
+    request.send_header("Content-Type", "application/json")
+    request.send_header("Content-Length", str(len(text)))
+    request.end_headers()
+    request.wfile.write(text)
