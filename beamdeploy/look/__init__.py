@@ -1,0 +1,78 @@
+"""One look at one host: a read-only script in one round trip, and HTTP questions beside it, become `Facts`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib import resources
+
+from beamdeploy.look.answers import get_all
+from beamdeploy.look.facts import Facts
+from beamdeploy.look.parse import parse
+from beamdeploy.remote import Session
+
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to look at.
+
+    `name`: a container (it and its ".previous" are looked up beside all that carry our label); None: all of ours.
+    `images`: "repo@sha256:…", "repo:tag" or "sha256:<id>". `folders` lie below `model_dir`. `ports`: TCP ports of
+    which listeners and publishing containers are told. `docker`: the words that start docker; none: it is not asked.
+    `http`: (port, path) pairs to GET at the same time.
+    """
+
+    name: str | None = None
+    images: tuple[str, ...] = ()
+    model_dir: str | None = None
+    folders: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    docker: tuple[str, ...] = ("docker",)
+    need_gpus: bool = True
+    http: tuple[tuple[int, str], ...] = ()
+
+
+def look(session: Session, question: Question) -> Facts:
+    """Facts of the session's host. HostError: the connection is lost, or the answer is not whole."""
+    nonce = secrets.token_hex(8)
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        answers = beside.submit(get_all, session, question.http)
+        result = session.script(script(), tuple(words(question, nonce)), timeout=SECONDS)
+        facts = parse(result.out, nonce, question.docker, question.folders, question.ports, err=result.err)
+        return replace(facts, answers=answers.result())
+
+
+def script() -> str:
+    """The text of the look: POSIX sh, read-only."""
+    return resources.files(__name__).joinpath("facts.sh").read_text("utf-8")
+
+
+def words(question: Question, nonce: str) -> Iterator[str]:
+    """The script's arguments."""
+    yield f"nonce={nonce}"
+    if question.name is not None:
+        yield f"name={question.name}"
+    if question.model_dir is not None:
+        yield f"model_dir={question.model_dir}"
+    if question.need_gpus:
+        yield "gpus=1"
+    yield from (f"docker={word}" for word in question.docker)
+    yield from (f"image={familiar(image)}" for image in question.images)
+    yield from (f"folder={folder}" for folder in question.folders)
+    yield from (f"port={port}" for port in question.ports)
+
+
+def familiar(reference: str) -> str:
+    """A reference as `docker images` prints it: no docker.io, and either a digest or a tag, never both."""
+    if reference.startswith("sha256:"):
+        return reference
+    for prefix in ("docker.io/library/", "index.docker.io/library/", "docker.io/", "index.docker.io/"):
+        reference = reference.removeprefix(prefix)
+    name, at, digest = reference.partition("@")
+    folder, slash, last = name.rpartition("/")
+    base, _, tag = last.partition(":")
+    return f"{folder}{slash}{base}@{digest}" if at else f"{folder}{slash}{base}:{tag or 'latest'}"

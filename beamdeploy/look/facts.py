@@ -1,0 +1,195 @@
+"""What a look at a host found: plain values. `None` means "looked, and it is not there"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from beamdeploy.errors import Problem
+
+
+@dataclass(frozen=True)
+class Docker:
+    """The docker client and daemon. `gpu_support`: the daemon can hand out GPUs (None: it does not say)."""
+
+    client: str
+    server: str
+    root_dir: str
+    arch: str
+    runtimes: tuple[str, ...]
+    gpu_support: bool | None
+
+
+@dataclass(frozen=True)
+class Image:
+    """One local image. `repo_digests` may be empty (built or loaded there) or list another repository first."""
+
+    id: str
+    repo_tags: tuple[str, ...]
+    repo_digests: tuple[str, ...]
+    arch: str
+    os: str
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container. `state` is docker's word: created, running, paused, restarting, removing, exited, dead."""
+
+    id: str
+    name: str
+    image: str
+    image_id: str
+    state: str
+    exit_code: int
+    oom_killed: bool
+    error: str
+    started_at: str
+    restart_count: int
+    labels: Mapping[str, str]
+    ports: tuple[tuple[str, int, int], ...] = ()
+    """(host ip, host port, container port)"""
+
+    @property
+    def running(self) -> bool:
+        return self.state in ("running", "paused", "restarting")
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Something that listens on a TCP port; pid and program as far as this user may see them."""
+
+    address: str
+    port: int
+    pid: int | None = None
+    program: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that holds GPU memory."""
+
+    pid: int
+    name: str
+    gpu_uuid: str
+    memory_mib: int | None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as `nvidia-smi` says it. Memory in MiB; None where it answers [N/A]."""
+
+    index: int
+    name: str
+    uuid: str
+    memory_total_mib: int | None
+    memory_used_mib: int | None
+    compute_capability: str
+    mig: bool | None = None
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """All GPUs of a host and the driver's version ("580.95.05")."""
+
+    driver: str
+    gpus: tuple[Gpu, ...]
+    processes: tuple[GpuProcess, ...] = ()
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The file system that holds `path`."""
+
+    path: str
+    free_bytes: int
+    free_inodes: int | None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A safetensors file, reduced on the host. `implied_size`: bytes its header implies; None: header unreadable.
+
+    `missing`: tensors that the index puts here and the header lacks (`missing_example` is one of them);
+    `unlisted`: the reverse. `tensors` counts the header's tensors, `indexed` the index's for this file.
+    """
+
+    name: str
+    size: int
+    implied_size: int | None
+    tensors: int
+    indexed: int
+    missing: int = 0
+    missing_example: str = ""
+    unlisted: int = 0
+    unlisted_example: str = ""
+
+
+@dataclass(frozen=True)
+class File:
+    """A directory entry. `target` is where a link leads (resolved), None for what is no link; `size` follows links.
+
+    `size` is None where the link dangles; `outside`: the link leads out of the mounted folder.
+    """
+
+    name: str
+    size: int | None
+    target: str | None = None
+    outside: bool = False
+    readable: bool = True
+
+
+@dataclass(frozen=True)
+class LfsPointer:
+    """A Git-LFS pointer text that stands where a file should; `size` is the real file's, in bytes."""
+
+    name: str
+    size: int | None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One staged folder (target or drafter), reduced on the host.
+
+    `texts`: the small JSON files as text, by name (config.json, hf_quant_config.json, generation_config.json,
+    tokenizer_config.json's chat_template presence is told in `chat_template_in_tokenizer`).
+    `index`: shard name → number of tensors that model.safetensors.index.json puts there; None: no index file.
+    """
+
+    path: str
+    files: tuple[File, ...]
+    texts: Mapping[str, str]
+    index: Mapping[str, int] | None
+    index_error: str
+    shards: tuple[Shard, ...]
+    pointers: tuple[LfsPointer, ...]
+    chat_template_in_tokenizer: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an HTTP question got: the status, or None with the reason why there was none."""
+
+    status: int | None
+    body: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One look at one host. `weights` holds the recipe's folders by path; None: the folder is not there.
+
+    `blockers`: what could not be asked and why (docker missing, daemon silent, no permission): such a fact is
+    never given a default.
+    """
+
+    docker: Docker | None
+    images: tuple[Image, ...]
+    containers: tuple[Container, ...]
+    listeners: tuple[Listener, ...]
+    gpus: Gpus | None
+    disks: Mapping[str, Disk]
+    weights: Mapping[str, Weights | None]
+    model_dir_exists: bool | None
+    blockers: tuple[Problem, ...] = ()
+    answers: Mapping[str, Answer] = field(default_factory=dict)

@@ -1,0 +1,410 @@
+# One read-only look at a host; POSIX sh and utilities. Words are key=value; see look/__init__.py for who sends them.
+# Answers are frames: "@@NONCE section exit bytes", a line break, the bytes, a line break. Nothing here writes a file.
+
+frame() { # section exit text
+  printf '@@%s %s %s %s\n%s\n' "$nonce" "$1" "$2" "${#3}" "$3"
+}
+
+# Run words; frame stdout with the exit code, then stderr as section.err. The right side of the pipe ends only after
+# the left one has written its frame to 4, so the two never mix and no temporary file is needed.
+ask() { # section words...
+  section=$1
+  shift
+  {
+    {
+      out=$("$@" 2>&3 </dev/null)
+      frame "$section" "$?" "$out" >&4
+    } 3>&1 | {
+      err=$(cat)
+      frame "$section.err" 0 "$err"
+    }
+  } 4>&1
+}
+
+# Run every track at the same time and print their frames one after the other.
+tracks() { # track...
+  track=$1
+  shift
+  if [ $# -eq 0 ]; then
+    $track </dev/null
+  else
+    $track </dev/null | {
+      tracks "$@"
+      cat
+    }
+  fi
+}
+
+quoted() { # word: the same as one word of eval
+  case $1 in
+    *"'"*) printf "'%s'" "$(printf '%s\n' "$1" | sed "s/'/'\\\\''/g")" ;;
+    *) printf "'%s'" "$1" ;;
+  esac
+}
+
+dk() { eval "$limit $docker \"\$@\""; }
+
+track_docker() {
+  ask docker.version dk version --format '{{json .}}'
+  info=$(ask docker.info dk info --format '{{json .}}')
+  printf '%s\n' "$info"
+  root=$(printf '%s\n' "$info" | sed -n 's/.*"DockerRootDir":"\([^"]*\)".*/\1/p' | head -n 1)
+  [ -z "$root" ] || disk "$root"
+  found=
+  for path in /usr/local/bin/docker /usr/bin/docker /snap/bin/docker /opt/bin/docker /usr/sbin/docker; do
+    [ ! -x "$path" ] || found="$found$path$newline"
+  done
+  frame docker.paths 0 "$found"
+  frame docker.user 0 "$(id -un 2>/dev/null)"
+  frame docker.hook 0 "$(hook)"
+}
+
+# Whether --gpus can work: dockerd takes the hook from its own PATH. "yes", "no", or nothing where we may not see it.
+hook() {
+  if command -v nvidia-container-runtime-hook >/dev/null 2>&1; then
+    echo yes
+    return
+  fi
+  answer=
+  for comm in $(grep -lx dockerd /proc/[0-9]*/comm 2>/dev/null); do
+    if [ -r "${comm%comm}environ" ]; then
+      paths=$(tr '\0' '\n' 2>/dev/null <"${comm%comm}environ" | sed -n 's/^PATH=//p')
+      answer=no
+      old=$IFS
+      IFS=:
+      for folder in $paths; do
+        [ ! -x "$folder/nvidia-container-runtime-hook" ] || answer=yes
+      done
+      IFS=$old
+      [ "$answer" = no ] || break
+    else
+      answer=
+      break
+    fi
+  done
+  echo "$answer"
+}
+
+track_containers() {
+  listed=$(ask docker.ps dk ps --all --no-trunc --format '{{.ID}}{{"\t"}}{{.Names}}{{"\t"}}{{.Label "beamdeploy.name"}}{{"\t"}}{{.Ports}}')
+  printf '%s\n' "$listed"
+  # ps joins adjacent ports to ranges: 0.0.0.0:8000-8010->8000-8010/tcp
+  ids=$(printf '%s\n' "$listed" | name=$name ports=$ports awk -F '\t' '
+    BEGIN { name = ENVIRON["name"]; count = split(ENVIRON["ports"], wanted, " ") }
+    function published(text,   parts, total, i, j, range, ends) {
+      total = split(text, parts, ", ")
+      for (i = 1; i <= total; i++) {
+        if (!match(parts[i], /:[0-9]+(-[0-9]+)?->/)) continue
+        range = substr(parts[i], RSTART + 1, RLENGTH - 3)
+        if (split(range, ends, "-") == 1) ends[2] = ends[1]
+        for (j = 1; j <= count; j++) if (wanted[j] + 0 >= ends[1] + 0 && wanted[j] + 0 <= ends[2] + 0) return 1
+      }
+      return 0
+    }
+    function named(text,   parts, total, i) {
+      total = split(text, parts, ",")
+      for (i = 1; i <= total; i++) if (parts[i] == name || parts[i] == name ".previous") return 1
+      return 0
+    }
+    NF >= 4 && $1 ~ /^[0-9a-f]+$/ && ($3 != "" || (name != "" && named($2)) || published($4)) { print $1 }')
+  # shellcheck disable=SC2086 # ids are hex words
+  [ -z "$ids" ] || ask docker.containers dk container inspect --format '{"id":{{json .Id}},"name":{{json .Name}},"image":{{json .Config.Image}},"image_id":{{json .Image}},"state":{{json .State.Status}},"exit_code":{{json .State.ExitCode}},"oom_killed":{{json .State.OOMKilled}},"error":{{json .State.Error}},"started_at":{{json .State.StartedAt}},"restart_count":{{json .RestartCount}},"labels":{{json .Config.Labels}},"bindings":{{json .HostConfig.PortBindings}},"ports":{{json .NetworkSettings.Ports}}}' $ids
+}
+
+track_images() {
+  listed=$(ask docker.images dk images --no-trunc --digests --format '{{.ID}}{{"\t"}}{{.Repository}}{{"\t"}}{{.Tag}}{{"\t"}}{{.Digest}}')
+  printf '%s\n' "$listed"
+  ids=$(printf '%s\n' "$listed" | images=$images awk -F '\t' '
+    BEGIN { count = split(ENVIRON["images"], words, "\n"); for (i = 1; i <= count; i++) want[words[i]] = 1 }
+    NF >= 4 && !($1 in seen) && (($1 in want) || (($2 ":" $3) in want) || (($2 "@" $4) in want)) { seen[$1]; print $1 }')
+  # shellcheck disable=SC2086 # ids are words
+  [ -z "$ids" ] || ask docker.image_inspect dk image inspect --format '{"id":{{json .Id}},"repo_tags":{{json .RepoTags}},"repo_digests":{{json .RepoDigests}},"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}}}' $ids
+}
+
+smi() { # words...: nvidia-smi, also where the PATH of this session lacks it
+  for path in nvidia-smi /usr/bin/nvidia-smi /usr/local/bin/nvidia-smi /usr/local/nvidia/bin/nvidia-smi /usr/lib/wsl/lib/nvidia-smi; do
+    if command -v "$path" >/dev/null 2>&1; then
+      $limit "$path" "$@"
+      return
+    fi
+  done
+  return 127
+}
+
+track_gpus() {
+  ask gpus smi --query-gpu=index,name,uuid,memory.total,memory.used,compute_cap,mig.mode.current,driver_version --format=csv,noheader,nounits
+  if [ -r /proc/driver/nvidia/version ]; then
+    frame gpus.kernel 0 "$(cat /proc/driver/nvidia/version)"
+  fi
+}
+
+track_processes() {
+  ask gpus.apps smi --query-compute-apps=pid,process_name,used_gpu_memory,gpu_uuid --format=csv,noheader,nounits
+}
+
+track_ports() {
+  PATH=$PATH:/usr/sbin:/sbin
+  if command -v ss >/dev/null 2>&1; then
+    ask ports.ss ss -Hltnp
+  else
+    for table in /proc/net/tcp /proc/net/tcp6; do
+      [ ! -r "$table" ] || ask ports.proc awk '$4 == "0A"' "$table"
+    done
+  fi
+}
+
+disk() { # path, which need not be there: the file system that would hold it
+  at=$1
+  while [ ! -e "$at" ] && [ "$at" != / ] && [ -n "$at" ]; do
+    at=${at%/*}
+  done
+  [ -n "$at" ] || at=/
+  frame disk.path 0 "$1"
+  ask disk.kib df -Pk "$at"
+  ask disk.inodes df -Pi "$at"
+}
+
+track_model_dir() {
+  if [ -d "$model_dir" ]; then
+    frame model_dir 0 "$(readlink -f "$model_dir")"
+  elif [ -e "$model_dir" ]; then
+    frame model_dir 2 'not a directory'
+  else
+    hidden=$model_dir
+    while [ ! -e "$hidden" ] && [ -n "$hidden" ]; do
+      hidden=${hidden%/*}
+    done
+    if [ -n "$hidden" ] && [ ! -x "$hidden" ]; then
+      frame model_dir 3 "$hidden"
+    else
+      frame model_dir 1 ''
+    fi
+  fi
+  disk "$model_dir"
+}
+
+# One staged folder as lines, fields parted by tabs:
+#   D resolved                         the folder itself
+#   F size readable name link resolved a file (size - where a link dangles; link and resolved - for what is no link)
+#   P size name                        a Git-LFS pointer
+#   C                                  tokenizer_config.json or chat_template.json holds a chat template
+#   I count shard | E text | O         the index: tensors a shard; what is wrong with it; it is there
+#   S number implied tensors indexed missing unlisted example example, N number name   safetensors
+track_folder() { # number
+  eval "folder=\$folder_$1"
+  [ -e "$model_dir/$folder" ] || [ -L "$model_dir/$folder" ] || return 0
+  if ! [ -d "$model_dir/$folder" ]; then
+    frame "weights.$1" 2 'not a directory'
+    return
+  fi
+  if ! { [ -r "$model_dir/$folder" ] && cd "$model_dir/$folder" 2>/dev/null; }; then
+    frame "weights.$1" 3 'unreadable'
+    return
+  fi
+  frame "weights.$1" 0 "$(folder_lines)"
+  for text in config.json hf_quant_config.json generation_config.json; do
+    if [ -f "$text" ] && [ -r "$text" ] && [ -z "$(find -L "$text" -size +512)" ]; then
+      frame "weights.$1.text.$text" 0 "$(cat "$text")"
+    fi
+  done
+}
+
+folder_lines() {
+  link=-
+  [ ! -L "$model_dir/$folder" ] || link=$(readlink "$model_dir/$folder")
+  printf 'D\t%s\t%s\n' "$(readlink -f .)" "$link"
+  if grep -Eq '"chat_template"[[:space:]]*:[[:space:]]*("[^"]|\[)' tokenizer_config.json chat_template.json 2>/dev/null; then
+    echo C
+  fi
+  set -- *
+  for extra in .[!.]* */*.safetensors .cache/huggingface/download/*; do
+    case $extra in
+      '.[!.]*' | '*/*.safetensors' | '.cache/huggingface/download/*') ;;
+      *) set -- "$@" "$extra" ;;
+    esac
+  done
+  for name in "$@"; do
+    if [ -L "$name" ] && [ ! -e "$name" ]; then
+      printf 'F\t-\t0\t%s\t%s\t%s\n' "$name" "$(readlink "$name")" "$(readlink -f "$name")"
+    fi
+  done
+  stat -L -c '%s %n' -- "$@" 2>/dev/null | entries
+}
+
+entries() { # reads "size name" lines
+  set --
+  while IFS= read -r line; do
+    size=${line%% *}
+    name=${line#* }
+    [ -f "$name" ] || continue
+    readable=1
+    [ -r "$name" ] || readable=0
+    if [ -L "$name" ]; then
+      printf 'F\t%s\t%s\t%s\t%s\t%s\n' "$size" "$readable" "$name" "$(readlink "$name")" "$(readlink -f "$name")"
+    else
+      printf 'F\t%s\t%s\t%s\t-\t-\n' "$size" "$readable" "$name"
+    fi
+    [ "$readable" = 1 ] || continue
+    if [ "$size" -lt 1024 ] && [ "$size" -gt 0 ] && pointer; then continue; fi
+    case $name in
+      *.safetensors) set -- "$@" "$size" "$name" ;;
+    esac
+  done
+  safetensors "$@"
+}
+
+pointer() { # of $name
+  IFS= read -r first <"$name" || return 1
+  [ "$first" = 'version https://git-lfs.github.com/spec/v1' ] || return 1
+  real=-
+  while read -r key value; do
+    [ "$key" != size ] || real=$value
+  done <"$name"
+  printf 'P\t%s\t%s\n' "$real" "$name"
+}
+
+safetensors() { # size name...
+  names=
+  words=
+  for word in "$@"; do
+    if [ -z "$words" ]; then
+      words=size
+    else
+      names=$names$word$newline
+      words=
+    fi
+  done
+  index=/dev/null
+  if [ -r model.safetensors.index.json ]; then
+    index=model.safetensors.index.json
+    echo O
+  fi
+  headers "$@" | names=$names awk "$reduce" phase=index RS=, "$index" phase=header RS=} -
+}
+
+# Only the header of each file is read: 8 bytes of length, then that many bytes, from one open file.
+headers() { # size name...
+  number=0
+  while [ $# -gt 0 ]; do
+    number=$((number + 1))
+    {
+      length=
+      for length in $(dd bs=8 count=1 2>/dev/null | od -An -v -tu8); do :; done
+      if [ -z "$length" ] || [ ${#length} -gt 9 ] || [ $((length + 8)) -gt "$1" ]; then
+        printf '}\001 %s -1}' "$number"
+      else
+        printf '}\001 %s %s}' "$number" "$length"
+        head -c "$length"
+      fi
+    } <"$2"
+    shift 2
+  done
+  printf '}\001 0 -1}'
+}
+
+# Records end at "," in the index and at "}" in headers, so that neither is ever one long line in memory.
+# A metadata value may hold braces; only records with data_offsets are tensors.
+reduce='
+  BEGIN { FS = "\""; total = split(ENVIRON["names"], name, "\n"); for (i = 1; i < total; i++) number[name[i]] = i }
+  phase == "index" {
+    indexed = 1
+    if (!inside) {
+      at = index($0, "\"weight_map\"")
+      if (!at) next
+      $0 = substr($0, at + 12)
+      sub(/^[^{]*\{/, "")
+      inside = 1
+    }
+    if (NF >= 5 && $3 ~ /^[ \t\r\n]*:[ \t\r\n]*$/) {
+      count[$4]++
+      if ($4 in number) place[$2] = number[$4]
+    }
+    if (index($NF, "}")) { inside = 0; closed = 1 }
+    next
+  }
+  substr($0, 1, 1) == "\001" {
+    if (current && tail !~ /^[ \t\r\n]*$/) broken[current] = 1
+    split($0, mark, " ")
+    current = mark[2] + 0
+    size[current] = mark[3] + 0
+    fresh = 1
+    next
+  }
+  !current || size[current] < 0 { tail = ""; next }
+  {
+    tail = $0
+    if (fresh) { fresh = 0; if (substr($0, 1, 1) != "{") broken[current] = 1 }
+    if ($10 == "data_offsets") ends = $11
+    else {
+      ends = ""
+      for (i = 4; i < NF; i++) if ($i == "data_offsets") ends = $(i + 1)
+      if (ends == "") next
+    }
+    ends = substr(ends, index(ends, ",") + 1) + 0
+    tensors[current]++
+    if (ends > end[current]) end[current] = ends
+    if (place[$2] == current) { matched[current]++; delete place[$2] }
+    else {
+      if (place[$2] == "") delete place[$2]
+      if (!unlisted[current]++) extra[current] = $2
+    }
+  }
+  END {
+    for (tensor in place) {
+      i = place[tensor]
+      if (!missing[i]++ || tensor < lost[i]) lost[i] = tensor
+    }
+    if (indexed && !closed) print "E\t" (inside ? "it ends in the middle" : "it holds no weight_map")
+    for (shard in count) printf "I\t%d\t%s\n", count[shard], shard
+    for (i = 1; i < total; i++) {
+      implied = size[i] < 0 || broken[i] ? "-" : sprintf("%.0f", 8 + size[i] + end[i])
+      printf "N\t%d\t%s\n", i, name[i]
+      printf "S\t%d\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", i, implied, tensors[i], count[name[i]], missing[i], unlisted[i], lost[i], extra[i]
+    }
+  }
+'
+
+main() {
+  export LC_ALL=C
+  newline='
+'
+  nonce='' name='' images='' ports='' model_dir='' docker='' wanted='' folders=0
+  while [ $# -gt 0 ]; do
+    value=${1#*=}
+    case $1 in
+      nonce=*) nonce=$value ;;
+      name=*) name=$value ;;
+      image=*) images=$images$value$newline ;;
+      port=*) ports="$ports $value" ;;
+      model_dir=*) model_dir=$value ;;
+      docker=*) docker="$docker $(quoted "$value")" ;;
+      gpus=*) wanted=gpus ;;
+      folder=*)
+        eval "folder_$folders=\$value"
+        folders=$((folders + 1))
+        ;;
+    esac
+    shift
+  done
+  limit=
+  if command -v timeout >/dev/null 2>&1; then limit='timeout 30'; fi
+  printf '@@%s begin\n' "$nonce"
+  frame path 0 "$PATH"
+  set -- track_ports
+  [ -z "$docker" ] || set -- "$@" track_docker track_containers
+  [ -z "$docker" ] || [ -z "$images" ] || set -- "$@" track_images
+  [ -z "$wanted" ] || set -- "$@" track_gpus track_processes
+  if [ -n "$model_dir" ]; then
+    set -- "$@" track_model_dir
+    number=0
+    while [ "$number" -lt "$folders" ]; do
+      set -- "$@" "track_folder $number"
+      number=$((number + 1))
+    done
+  fi
+  tracks "$@"
+  printf '@@%s end\n' "$nonce"
+}
+
+# The function is read whole before it runs, so a script that comes on stdin is not eaten by what it starts.
+main "$@" </dev/null
