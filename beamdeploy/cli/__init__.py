@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
@@ -64,10 +66,17 @@ class _Commands(click.Group):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, args: Any = None, *rest: Any, **extra: Any) -> Any:
+        if "_BEAMDEPLOY_COMPLETE" in os.environ:
+            return super().main(args, *rest, **extra)
         from beamdeploy.cli.boundary import guarded
 
-        run = partial(super().main, args, *rest, **{**extra, "standalone_mode": False})
-        sys.exit(guarded(run, sys.argv[1:] if args is None else list(args)))
+        words = sys.argv[1:] if args is None else list(args)
+        sys.exit(guarded(partial(self._run, words), words))
+
+    def _run(self, words: Sequence[str]) -> object:
+        # Not click's own main: that ends quietly on every broken pipe, also on one to a host.
+        with self.make_context("beamdeploy", list(words)) as ctx:
+            return self.invoke(ctx)
 
 
 def _unknown(word: str) -> str:

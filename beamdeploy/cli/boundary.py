@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
@@ -22,19 +24,18 @@ def guarded(run: Callable[[], object], words: Sequence[str]) -> int:
     """Run a command of the command line `words`; its exit code. Whatever it raises is shown."""
     try:
         with _terminated_as_interrupted():
-            return _flushed(_shown(run, words))
+            exit = _shown(run, words)
     except BrokenPipeError:
-        # The reader (`| head`) has gone: no news for anyone. The interpreter must not flush into it again at its end.
-        _quiet_streams()
-        return _BROKEN_PIPE
+        exit = _BROKEN_PIPE
+    _silence_what_nobody_reads()
+    return exit
 
 
 def asked_for_json(words: Sequence[str]) -> bool:
     """Whether a command line says `-o json`. Asked of the words: a usage error ends the parsing before its options."""
-    pairs = zip(words, [*words[1:], ""], strict=True)
     return any(
-        word in ("-ojson", "-o=json", "--output=json") or (word in ("-o", "--output") and value == "json")
-        for word, value in pairs
+        word in ("-ojson", "-o=json", "--output=json") or (before in ("-o", "--output") and word == "json")
+        for before, word in pairwise(("", *words))
     )
 
 
@@ -42,15 +43,17 @@ def _shown(run: Callable[[], object], words: Sequence[str]) -> int:
     try:
         result = run()
         return result if isinstance(result, int) else DONE
+    except click.exceptions.Exit as error:
+        return error.exit_code
     except BeamdeployError as error:
         return _fail(words, error.problems, error.exit)
     except click.ClickException as error:
         return _usage(words, error)
     except (KeyboardInterrupt, click.Abort):
         return _interrupted(words)
-    except BrokenPipeError as error:
-        return _broken_pipe(words, error)
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and any(map(_reader_gone, (sys.stdout, sys.stderr))):
+            raise  # `| head` has what it wants: no news for anyone
         return _bug(words, error)
 
 
@@ -73,13 +76,10 @@ def _usage(words: Sequence[str], error: click.ClickException) -> int:
 
 
 def _interrupted(words: Sequence[str]) -> int:
+    if sys.stderr.isatty():
+        click.echo(err=True)  # ends the line on which the terminal wrote ^C
     remedy = "What was started on a host goes on there; `beamdeploy status` says what."
     return _fail(words, [Problem("interrupted", remedy)], INTERRUPTED)
-
-
-def _broken_pipe(words: Sequence[str], error: BrokenPipeError) -> int:
-    _flush()  # raises again when it is our own output that nobody reads
-    return _bug(words, error)
 
 
 def _bug(words: Sequence[str], error: Exception) -> int:
@@ -98,27 +98,25 @@ def _kind(words: Sequence[str]) -> str:
     return next((word for word in words if word in names()), "command").capitalize()
 
 
-def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-
-
-def _flushed(exit: int) -> int:
-    try:
-        _flush()
-    except BrokenPipeError:
-        _quiet_streams()
-    return exit
-
-
-def _quiet_streams() -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def _silence_what_nobody_reads() -> None:
+    # The interpreter flushes at its end, and would complain of a closed pipe then.
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(BrokenPipeError):
             stream.flush()
-        except BrokenPipeError:
+        if _reader_gone(stream):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+            os.close(nowhere)
+
+
+def _reader_gone(stream: TextIO) -> bool:
+    # Asked of the system: a failed flush drops what it held, and the next one succeeds.
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+    except (OSError, ValueError):
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from keyword import iskeyword
+from typing import NoReturn
+
+import click
+import pytest
+
+from beamdeploy import __version__
+from beamdeploy.cli import main, options
+from beamdeploy.cli.boundary import asked_for_json, guarded
+from beamdeploy.cli.table import SECTIONS, names
+from beamdeploy.errors import UNREACHABLE, HostError, InputError, Problem
+
+ROWS = [(name, module, line) for rows in SECTIONS.values() for name, (module, line) in rows.items()]
+
+INTERRUPTED = (
+    "error: interrupted\n    remedy: What was started on a host goes on there; `beamdeploy status` says what.\n"
+)
+
+
+def beamdeploy(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((sys.executable, "-m", "beamdeploy", *words), capture_output=True, text=True, check=False)
+
+
+def raiser(error: BaseException) -> Callable[[], NoReturn]:
+    def run() -> NoReturn:
+        raise error
+
+    return run
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    code = (
+        "import sys\nfrom beamdeploy.cli import main\n"
+        "try: main(['--help'])\n"
+        "finally: print(sorted({'rich', 'yaml', 'fabric', 'jinja2', 'jsonschema'} & set(sys.modules)))"
+    )
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
+    assert [name for name in listed if name in names()] == list(names())
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_said() -> None:
+    done = beamdeploy("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"beamdeploy {__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [("aply",), ("--nope",), ("-o", "json", "aply")])
+def test_wrong_words_are_bad_input(words: tuple[str, ...]) -> None:
+    done = beamdeploy(*words)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+def test_a_near_miss_is_suggested() -> None:
+    assert "Did you mean 'apply'?" in beamdeploy("aply").stderr
+
+
+def test_wrong_words_are_json_where_json_was_asked_for() -> None:
+    done = beamdeploy("aply", "-o", "json")
+    problem = {
+        "file": None,
+        "line": None,
+        "col": None,
+        "where": "command line",
+        "rule": "usage",
+        "level": "error",
+        "what": "No such command 'aply'. Did you mean 'apply'?",
+        "remedy": "",
+    }
+    assert (done.returncode, done.stderr, json.loads(done.stdout)) == (
+        2,
+        "",
+        {"apiVersion": "beamdeploy/v1", "kind": "CommandReport", "exit": 2, "hosts": {}, "problems": [problem]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), False),
+        (("apply", "-o", "json"), True),
+        (("apply", "-ojson"), True),
+        (("apply", "--output=json", "x.yaml"), True),
+        (("apply", "--output", "text"), False),
+        (("apply", "json", "-o"), False),
+    ],
+)
+def test_json_is_asked_for_in_words(words: tuple[str, ...], said: bool) -> None:
+    assert asked_for_json(words) is said
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "said"),
+    [
+        (InputError([Problem("a"), Problem("b")]), 2, "error: a\nerror: b\n2 errors\n"),
+        (
+            HostError(Problem("no route", "Look.", "gpu-a"), exit=UNREACHABLE),
+            4,
+            "gpu-a: error: no route\n    remedy: Look.\n",
+        ),
+        (
+            KeyboardInterrupt(),
+            130,
+            INTERRUPTED,
+        ),
+        (
+            click.Abort(),
+            130,
+            INTERRUPTED,
+        ),
+    ],
+)
+def test_what_a_command_raises_becomes_text_and_exit_code(
+    error: BaseException, exit_code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (guarded(raiser(error), ("apply",)), *capsys.readouterr()) == (exit_code, "", said)
+
+
+def test_only_a_bug_shows_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(raiser(KeyError("x\x1b[2J")), ("apply",)) == 70
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert "error: this is a bug in beamdeploy: KeyError:" in said
+    assert "\x1b" not in said
+
+
+def test_what_a_command_returns_is_the_exit_code() -> None:
+    assert [guarded(lambda: 10, ()), guarded(lambda: None, ())] == [10, 0]
+
+
+def test_sigterm_is_as_ctrl_c_and_the_handler_goes_back(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert guarded(lambda: signal.raise_signal(signal.SIGTERM), ("status",)) == 130
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert capsys.readouterr().err.startswith("error: interrupted\n")
+
+
+def test_help_to_a_reader_that_goes_away_is_quiet() -> None:
+    words = (sys.executable, "-um", "beamdeploy", "--help")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_reader_that_goes_away_is_no_news(lines: int) -> None:
+    code = (
+        "from beamdeploy.cli.boundary import guarded\n"
+        f"raise SystemExit(guarded(lambda: [print('x' * 99) for _ in range({lines})] and 0, ()))"
+    )
+    with subprocess.Popen(
+        (sys.executable, "-E", "-c", code), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == (0 if lines == 1 else 141)
+
+
+def test_a_broken_pipe_that_is_not_our_output_is_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(raiser(BrokenPipeError(32, "a socket")), ()) == 70
+
+
+def test_shared_options_give_values() -> None:
+    got: list[object] = []
+
+    @click.command()
+    @options.hosts
+    @options.overrides
+    @options.output
+    @options.verbose
+    @options.yes
+    def command(**values: object) -> None:
+        got.append(values)
+
+    words = ["-i", "gpu-a,", "-l", "a", "-e", "a.b=c=d", "--set", "x=", "-o", "json", "-vv", "--gpus", "0,2", "-y"]
+    command.main([*words, "--model-dir", "/srv", "--accept-new"], standalone_mode=False)
+    assert got == [
+        {
+            "inventory": "gpu-a,",
+            "limit": "a",
+            "overrides": (("a.b", "c=d"), ("x", "")),
+            "output": "json",
+            "verbose": 2,
+            "gpus": (0, 2),
+            "model_dir": "/srv",
+            "accept_new": True,
+            "yes": True,
+        }
+    ]
+
+
+@pytest.mark.parametrize("words", [["-e", "x"], ["-e", "=x"], ["--gpus", "0,0"], ["--gpus", "0-3"], ["--gpus", ""]])
+def test_values_of_the_wrong_form_are_refused(words: list[str]) -> None:
+    @click.command()
+    @options.overrides
+    @options.gpus
+    def command(**values: object) -> None: ...
+
+    with pytest.raises(click.BadParameter):
+        command.main(words, standalone_mode=False)
+
+
+def test_every_listed_command_is_a_function_of_its_name_and_explains_itself() -> None:
+    found = [
+        (name, getattr(import_module(f"beamdeploy.cli.{module}"), f"{name}_" if iskeyword(name) else name))
+        for name, module, _ in ROWS
+        if find_spec(f"beamdeploy.cli.{module}") is not None
+    ]
+    assert [(command.name, bool(command.help)) for _, command in found] == [(name, True) for name in names()]
+
+
+def test_main_is_the_entry_of_the_package() -> None:
+    assert (main.name, isinstance(main, click.Group)) == ("main", True)
