@@ -1,0 +1,187 @@
+"""The image of the stand-in engine: a root file system with this machine's Python, and its registry."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import beamdeploy
+
+PACKAGE = Path(beamdeploy.__file__).resolve().parent
+REPOSITORY = "lightseekorg/tokenspeed"
+VARIANTS: Mapping[str, tuple[str, ...]] = {
+    # tag → what its image's environment adds; each has its own digest
+    "beam": (),
+    "beam-next": ("STANDIN_BUILD=2",),
+    "beam-broken": ("STANDIN_FAULT=crash-at-start",),
+    "beam-late": ("STANDIN_FAULT=bad-gateway-flag-late",),
+    "0.1.1": ("BEAMDEPLOY_STANDIN_CATALOG=0.1.1",),
+}
+LIBRARY_FOLDERS = ("collections", "concurrent", "email", "encodings", "html", "http", "importlib", "json", "logging")
+LIBRARY_FOLDERS_TOO = ("re", "urllib", "asyncio", "ctypes")
+SCRIPT = """#!{python} -IS
+import sys
+sys.path.insert(0, "/opt/standin")
+from beamdeploy.sandbox.engine import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def sources() -> dict[str, Path]:
+    """Path in the image → file here, of the stand-in's own code and data."""
+    names = [PACKAGE / "__init__.py", *sorted((PACKAGE / "sandbox").glob("*.py"))]
+    names += sorted((PACKAGE / "engines" / "tokenspeed").glob("flags-*.json"))
+    return {f"opt/standin/beamdeploy/{path.relative_to(PACKAGE)}": path for path in names}
+
+
+def key() -> str:
+    """What the image depends on, as a short hash."""
+    digest = hashlib.sha256(f"{sys.version} {sys.base_prefix} {dict(VARIANTS)}".encode())
+    for path in (Path(__file__), *sources().values()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def python() -> Path:
+    """The interpreter itself, not the link in a virtual environment."""
+    return Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}").resolve()
+
+
+def linked_libraries(paths: list[Path]) -> set[Path]:
+    """What the dynamic linker would load for these files, by `ldd`."""
+    words = ("ldd", *map(str, paths))
+    listed = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    found = {word for line in listed.splitlines() for word in line.split() if word.startswith("/") and ":" not in word}
+    return {Path(word) for word in found}
+
+
+def extensions() -> list[Path]:
+    """The compiled modules of the standard library that need nothing but the C library and zlib."""
+    names = ("_ssl", "_tkinter", "_sqlite3", "_curses", "_gdbm", "_dbm", "readline", "_test", "_codecs", "xx", "nis")
+    folder = Path(sysconfig.get_path("stdlib"), "lib-dynload")
+    return [path for path in sorted(folder.glob("*.so")) if not path.name.startswith(names)]
+
+
+def library() -> Iterator[Path]:
+    """The part of the standard library that goes into the image."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    yield from (path for path in folder.glob("*.py") if path.name != "pydoc.py")
+    for name in (*LIBRARY_FOLDERS, *LIBRARY_FOLDERS_TOO):
+        yield from (path for path in (folder / name).rglob("*.py") if "test" not in path.parts)
+
+
+def files() -> dict[str, Path]:
+    """Path in the image → file here."""
+    programs = [python(), *extensions()]
+    held = {str(path).lstrip("/"): path for path in [*programs, *linked_libraries(programs), *library()]}
+    return held | sources() | {"bin/busybox": Path("/bin/busybox")}
+
+
+def write_rootfs(target: Path) -> None:
+    """Write the root file system as a tar."""
+    with tarfile.open(target, "w", dereference=True) as tar:
+        for name, path in sorted(files().items()):
+            tar.add(path.resolve(), arcname=name, recursive=False)
+        for name in ("sh", "cat", "ls", "sleep", "env", "kill", "ps", "wget"):
+            _link(tar, f"bin/{name}", "busybox")
+        for name in ("python3", "python"):
+            _link(tar, f"usr/local/bin/{name}", str(python()))
+        _text(tar, "usr/local/bin/tokenspeed", SCRIPT.format(python=python()), 0o755)
+        _link(tar, "usr/local/bin/ts", "tokenspeed")
+        _text(tar, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644)
+        for name, mode in (("tmp", 0o1777), ("root", 0o700), ("weights", 0o755)):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, mode
+            tar.addfile(entry)
+
+
+def _link(tar: tarfile.TarFile, name: str, target: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    tar.addfile(entry)
+
+
+def _text(tar: tarfile.TarFile, name: str, text: str, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(text.encode()), mode
+    tar.addfile(entry, io.BytesIO(text.encode()))
+
+
+def docker(socket: Path, *words: str) -> str:
+    """What a docker command prints. CalledProcessError: it failed."""
+    done = subprocess.run(("docker", "--host", f"unix://{socket}", *words), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"docker {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def push_variants(socket: Path, registry: str, rootfs: Path) -> dict[str, str]:
+    """Import the image, push each variant, remove all from that daemon; tag → digest."""
+    path = "/usr/local/bin:/usr/bin:/bin"
+    docker(socket, "import", "--change", f"ENV PATH={path} PYTHONPATH=/opt/standin", str(rootfs), "standin:base")
+    created = docker(socket, "create", "standin:base", "tokenspeed")
+    digests = {tag: _push(socket, created, f"{registry}/{REPOSITORY}:{tag}", VARIANTS[tag]) for tag in VARIANTS}
+    docker(socket, "rm", created)
+    # the base last: it has the others as children
+    docker(socket, "rmi", "--force", *(f"{registry}/{REPOSITORY}:{tag}" for tag in VARIANTS), "standin:base")
+    return digests
+
+
+def _push(socket: Path, container: str, name: str, environment: tuple[str, ...]) -> str:
+    changes = [word for value in environment for word in ("--change", f"ENV {value}")]
+    docker(socket, "commit", *changes, container, name)
+    docker(socket, "push", "--quiet", name)
+    digest = docker(socket, "image", "inspect", "--format", "{{index .RepoDigests 0}}", name)
+    return digest.partition("@")[2]
+
+
+def cache_folder() -> Path:
+    """Where finished registries are kept between runs."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "beamdeploy-lab"
+
+
+def restore(storage: Path) -> dict[str, str] | None:
+    """Put the cached registry's storage in place; tag → digest, or None when nothing is cached for this key."""
+    cached = cache_folder() / key()
+    if not (cached / "digests.json").is_file():
+        return None
+    shutil.copytree(cached / "registry", storage, copy_function=_hard_link, dirs_exist_ok=True)
+    digests = json.loads((cached / "digests.json").read_text(encoding="utf-8"))
+    return {str(tag): str(digest) for tag, digest in digests.items()}
+
+
+def _hard_link(source: str, target: str) -> str:
+    # a registry never writes into a blob again, so a link is as good as a copy; not so for its small link files
+    if Path(source).name == "data":
+        try:
+            os.link(source, target)
+            return target
+        except OSError:
+            pass
+    return str(shutil.copy2(source, target))
+
+
+def keep(storage: Path, digests: Mapping[str, str]) -> None:
+    """Keep a filled registry for the next run; older ones are dropped."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / f"{key()}.{os.getpid()}"
+    shutil.copytree(storage, fresh / "registry")
+    (fresh / "digests.json").write_text(json.dumps(digests), encoding="utf-8")
+    for old in sorted(folder.glob("*"), key=lambda path: path.stat().st_mtime)[:-4]:
+        shutil.rmtree(old, ignore_errors=True)
+    try:
+        fresh.rename(folder / key())
+    except OSError:
+        # another run was faster
+        shutil.rmtree(fresh, ignore_errors=True)
