@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from beamdeploy import documents, schema
+from beamdeploy import documents
 from beamdeploy.documents import Document, Place
 from beamdeploy.errors import InputError, Problem
 from beamdeploy.hosttree import Fact, Tree, expand, grow, is_ipv6, walk, walk_host
@@ -142,6 +142,9 @@ def _files(source: str) -> tuple[str, ...]:
 
 def _file(file: str) -> Iterator[Fact]:
     """The facts of one file and all that is wrong with it: as YAML, in shape, in our variables."""
+    # here, since every module imports Host, and jsonschema is slow to import
+    from beamdeploy import schema
+
     if file != "-" and not Path(file).exists() and re.fullmatch(r"[\w.@:\[\]%-]+", file):
         remedy = f"give the path of a file or folder; for a host write it with a comma: {file},"
         yield Problem("there is no such inventory", remedy, file=file, rule="BD101")
