@@ -9,7 +9,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "beamdeploy"
 
-# From left to right. A module imports from its left, from its own package, and from those in its own place.
+# From left to right. A module imports from its left, from its own package, and from those in its own place
+# (a cycle is refused there too).
 # `remote_NAME.py` stands where `remote` stands.
 ORDER = (
     ("errors",),
@@ -20,6 +21,7 @@ ORDER = (
     ("hosttree",),
     ("recipe", "inventory", "lock"),
     ("rules", "engines"),
+    ("check",),
     ("label",),
     ("render",),
     ("remote",),
@@ -31,6 +33,8 @@ ORDER = (
     ("act", "ready", "diagnose", "smoke"),
     ("fleet",),
     ("record",),
+    ("deploy",),
+    ("takedown", "status", "logs", "pin"),
     ("report",),
     ("sandbox",),
     ("cli",),
@@ -89,9 +93,17 @@ def place_of(module: str) -> int | None:
     return places.get(top, places.get(family_of(module)))
 
 
-def imports_of(tree: ast.Module) -> Iterator[str]:
-    """All modules that are imported anywhere in the text, inside functions too."""
-    for node in ast.walk(tree):
+def nodes_of(tree: ast.AST, *, inside_functions: bool) -> Iterator[ast.AST]:
+    """Every node of the tree; without those inside functions, what runs (or is typed) at the module's import."""
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if inside_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from nodes_of(node, inside_functions=inside_functions)
+
+
+def imports_of(tree: ast.Module, *, inside_functions: bool = True) -> Iterator[str]:
+    """All modules that are imported anywhere in the text, or outside functions only."""
+    for node in nodes_of(tree, inside_functions=inside_functions):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -100,10 +112,11 @@ def imports_of(tree: ast.Module) -> Iterator[str]:
             yield from (part if part in TREES else str(node.module) for part in parts)
 
 
-def ours() -> Iterator[tuple[str, str]]:
+def ours(*, inside_functions: bool = True) -> Iterator[tuple[str, str]]:
     """(importer, imported) of our own modules."""
     for module, tree in TREES.items():
-        yield from ((module, target) for target in imports_of(tree) if target.split(".")[0] == "beamdeploy")
+        targets = imports_of(tree, inside_functions=inside_functions)
+        yield from ((module, target) for target in targets if target.split(".")[0] == "beamdeploy")
 
 
 def functions() -> Iterator[tuple[str, int]]:
@@ -126,11 +139,8 @@ def test_every_module_has_a_place_in_the_order() -> None:
 
 
 def test_a_module_imports_only_from_its_left() -> None:
-    wrong = [
-        (module, target)
-        for module, target in ours()
-        if (place_of(module) or 0) < (place_of(target) or 0) and top_of(module) != ""
-    ]
+    places = [(module, target, place_of(module), place_of(target)) for module, target in ours()]
+    wrong = [(m, t) for m, t, own, other in places if own is not None and other is not None and own < other]
     assert wrong == []
 
 
@@ -148,8 +158,10 @@ def test_report_and_sandbox_import_only_what_they_may() -> None:
 
 
 def test_no_two_modules_import_each_other() -> None:
+    # A package may open a heavy part of its own inside a function; between packages that hides no cycle.
+    lazy_within = {pair for pair in ours() if top_of(pair[0]) == top_of(pair[1])} - set(ours(inside_functions=False))
     graph: dict[str, set[str]] = {module: set() for module in TREES}
-    for module, target in ours():
+    for module, target in set(ours()) - lazy_within:
         graph[module] |= {target} - {module}
     try:
         TopologicalSorter(graph).prepare()

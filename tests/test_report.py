@@ -10,11 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beamdeploy.errors import BLOCKED, DONE, FAILED, Problem
+from beamdeploy.errors import BLOCKED, DONE, FAILED, UNREACHABLE, Problem
 from beamdeploy.outcome import HostReport, PlanLine, Report
 from beamdeploy.report import Progress, clean, clean_line, show, show_lines, show_problems
 from beamdeploy.report.as_json import document, dumps
-from beamdeploy.report.text import diff_lines, host_lines, plain, plan_lines, problem_lines, problems_lines, table_lines
+from beamdeploy.report.text import (
+    diff_lines,
+    host_lines,
+    plain,
+    plan_lines,
+    problem_lines,
+    problems_lines,
+    report_lines,
+    table_lines,
+)
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "schemas" / "report.schema.json").read_text(encoding="utf-8"))
 
@@ -171,6 +180,14 @@ def test_a_plan_says_step_reason_and_cost() -> None:
         "  + pull image  absent                   21 GB\n"
         "  - stop 3f2a   tensor_parallel differs\n"
         "gpu-b: nothing to do\n"
+    )
+
+
+def test_a_report_shows_plans_before_the_recap() -> None:
+    planned = HostReport("gpu-a", "changed", DONE, plan=(PlanLine("+", "run beam", "absent"),))
+    hosts = (planned, HostReport("gpu-b", "unchanged", DONE, plan=()), HostReport("gpu-c", "unreachable", UNREACHABLE))
+    assert plain(report_lines(Report("Apply", UNREACHABLE, hosts))) == (
+        "gpu-a:\n  + run beam  absent\ngpu-b: nothing to do\ngpu-a  changed\ngpu-b  unchanged\ngpu-c  unreachable (4)\n"
     )
 
 
