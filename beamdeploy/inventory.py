@@ -86,6 +86,14 @@ def load_inventory(
     return Inventory(hosts, tree.groups, _places(tree), problems)
 
 
+def inventory_problems(file: str) -> tuple[Problem, ...]:
+    """Everything that is wrong with one inventory file, warnings included."""
+    try:
+        return load_inventory(file, environ={}).problems
+    except InputError as error:
+        return error.problems
+
+
 def _default() -> str:
     if Path(DEFAULT).is_file():
         return DEFAULT

@@ -9,6 +9,16 @@ from beamdeploy.errors import Problem
 
 
 @dataclass(frozen=True)
+class PlanLine:
+    """A planned step as it is shown. `mark`: "+" adds, "-" stops or removes, "~" changes, "!" blocks, " " looks."""
+
+    mark: str
+    what: str
+    reason: str = ""
+    cost: str = ""
+
+
+@dataclass(frozen=True)
 class HostReport:
     """What came of one host.
 
@@ -22,6 +32,8 @@ class HostReport:
     summary: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    plan: tuple[PlanLine, ...] | None = None
+    """What would be or was done, for people; None: the command plans nothing."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +50,3 @@ class Report:
     def all_problems(self) -> tuple[Problem, ...]:
         """The run's problems, then each host's, in order."""
         return (*self.problems, *(problem for host in self.hosts for problem in host.problems))
-
-
-@dataclass(frozen=True)
-class PlanLine:
-    """A planned step as it is shown. `mark`: "+" adds, "-" stops or removes, "~" changes, "!" blocks, " " looks."""
-
-    mark: str
-    what: str
-    reason: str = ""
-    cost: str = ""

@@ -83,6 +83,21 @@ def gpus(command: F) -> F:
     )(command)
 
 
+def templates(command: F) -> F:
+    """`templates: str | None`"""
+    return click.option(
+        "--templates",
+        type=click.Path(exists=True, file_okay=False),
+        metavar="DIR",
+        help="Look here first for docker-run.j2 and ENGINE/words.j2.",
+    )(command)
+
+
+def unpinned(command: F) -> F:
+    """`unpinned: bool`"""
+    return click.option("--unpinned", is_flag=True, help="Go on with an image that has no digest and no lock.")(command)
+
+
 def yes(command: F) -> F:
     """`yes: bool`"""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from beamdeploy.report.paste import pasted
 from beamdeploy.report.progress import Progress
-from beamdeploy.report.show import show, show_lines, show_problems
+from beamdeploy.report.show import log_line, show, show_lines, show_plans, show_problems
 from beamdeploy.report.text import clean, clean_line
 
-__all__ = ["Progress", "clean", "clean_line", "show", "show_lines", "show_problems"]
+__all__ = [
+    "Progress",
+    "clean",
+    "clean_line",
+    "log_line",
+    "pasted",
+    "show",
+    "show_lines",
+    "show_plans",
+    "show_problems",
+]

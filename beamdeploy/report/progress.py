@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
@@ -28,7 +29,7 @@ class _Event:
 class Progress:
     """The progress of a run. `event` and `note` may be called by any thread, inside and outside the context.
 
-    Only a terminal gets live lines; then `with Progress() as progress:` must not be open while a question is asked.
+    Only a terminal gets live lines; a question is asked while they are `paused`.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -76,6 +77,15 @@ class Progress:
             live, self._live = self._live, None
         if live is not None:
             live.stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No live lines while something else is shown or asked on the terminal."""
+        live = self._live is not None
+        self.__exit__(None, None, None)
+        yield
+        if live:
+            self.__enter__()
 
     def __rich__(self) -> Text:
         # The mapping is replaced and never changed: the thread that draws needs no lock, so it cannot wait for ours.

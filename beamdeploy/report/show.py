@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from beamdeploy.errors import Problem
-from beamdeploy.outcome import Report
+from beamdeploy.outcome import HostReport, Report
 from beamdeploy.report.as_json import dumps
-from beamdeploy.report.text import Line, plain, problems_lines, report_lines
+from beamdeploy.report.text import Line, clean, clean_line, plain, plan_lines, problems_lines, report_lines
 
 
 def show(report: Report, output: str = "text") -> int:
@@ -27,6 +28,23 @@ def show(report: Report, output: str = "text") -> int:
 def show_problems(problems: Sequence[Problem]) -> None:
     """Problems for people, on stderr."""
     show_lines(problems_lines(problems, width=shutil.get_terminal_size((120, 24)).columns), sys.stderr)
+
+
+def show_plans(hosts: Sequence[HostReport]) -> None:
+    """Plans for people, on stderr: what is asked about or about to be done."""
+    lines = [line for host in hosts if host.plan is not None for line in plan_lines(host.name, host.plan)]
+    show_lines(lines, sys.stderr)
+
+
+def log_line(*, several: bool) -> Callable[[str, str], None]:
+    """A printer of a server's log lines on stdout, made safe; with the host's name before each if there are several."""
+    lock = threading.Lock()
+
+    def line(host: str, text: str) -> None:
+        with lock:
+            write((f"{clean_line(host)}: " if several else "") + clean(text).replace("\n", " ") + "\n", sys.stdout)
+
+    return line
 
 
 def show_lines(lines: Iterable[Line], stream: TextIO | None = None) -> None:

@@ -118,8 +118,9 @@ def diff_lines(before: Sequence[str], after: Sequence[str], names: tuple[str, st
 
 
 def report_lines(report: Report) -> tuple[Line, ...]:
-    """The results of a run for people; its problems are shown apart."""
-    return host_lines(report.hosts)
+    """The results of a run for people: plans, then the recap; its problems are shown apart."""
+    plans = [line for host in report.hosts if host.plan is not None for line in plan_lines(host.name, host.plan)]
+    return (*plans, *host_lines(report.hosts))
 
 
 def _count(problems: Sequence[Problem]) -> str:

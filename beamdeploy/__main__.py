@@ -1,0 +1,5 @@
+"""`python -m beamdeploy`."""
+
+from beamdeploy.cli import main
+
+main()

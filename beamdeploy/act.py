@@ -1,0 +1,228 @@
+"""Carry out exactly a plan; if the new server fails, say why and bring back what served before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from beamdeploy.diagnose import docker_failure
+from beamdeploy.errors import FAILED, HostError, Problem
+from beamdeploy.inventory import Host
+from beamdeploy.label import DIGEST
+from beamdeploy.plan import Plan, Step
+from beamdeploy.ready import Proof, Say, log_tail, settle
+from beamdeploy.remote import Result, Session
+from beamdeploy.render import Spec
+
+_GPUS_FREE_WITHIN = 120
+_FREE_MIB = 2048
+"""A GPU that computes nothing still holds some hundred MiB for its driver and monitoring tools."""
+_KILLED = 137
+
+
+@dataclass(frozen=True)
+class Acted:
+    """How far a plan got. `container`: the id that serves or loads now; `warnings`: worth a word, and no failure."""
+
+    container: str | None = None
+    proof: Proof | None = None
+    warnings: tuple[Problem, ...] = ()
+    old_stopped: bool = False
+
+
+def act(session: Session, spec: Spec, plan: Plan, say: Say) -> Acted:
+    """Do the plan's steps in order. HostError: one failed; what served before was restored as the error says."""
+    done = Acted()
+    for step in plan.steps:
+        say(step.kind, step.reason)
+        try:
+            done = _DO[step.kind](session, spec, step, done, say)
+        except HostError as error:
+            raise _after_failure(session, spec, plan, done, error, say) from error
+    return done
+
+
+def _pull(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    result = session.follow(step.words, lambda line: say("pull", line), timeout=step.timeout)
+    if not result.ok and not _image_arrived(session, spec):
+        raise _failure(spec.host, step, result)
+    return done
+
+
+def _image_arrived(session: Session, spec: Spec) -> bool:
+    """A lost status says nothing about the pull: look."""
+    found = session.run((*spec.host.docker_words, "images", "--quiet", "--no-trunc", spec.image.word), timeout=60)
+    return found.ok and bool(found.out.strip())
+
+
+def _stop(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    return replace(done, old_stopped=True, warnings=(*done.warnings, *stop(session, spec.host, step)))
+
+
+def stop(session: Session, host: Host, step: Step) -> tuple[Problem, ...]:
+    """Stop with grace; a warning if it had to be killed. HostError: it could not be stopped."""
+    _checked(session, host, step)
+    code = ("inspect", "--format", "{{.State.ExitCode}}", str(step.container))
+    if session.run((*host.docker_words, *code), timeout=60).out.strip() != str(_KILLED):
+        return ()
+    what = f"the server did not end within {step.timeout - 60} s and was killed"
+    remedy = "Raise container.stop_timeout if requests were cut off."
+    return (Problem(what, remedy, f"{host.name}: stop", level="warning"),)
+
+
+def _set_aside(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    _checked(session, spec.host, step)
+    return done
+
+
+def _remove(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    remove(session, spec.host, step)
+    return done
+
+
+def remove(session: Session, host: Host, step: Step) -> None:
+    """Remove a container; one that removes itself is as good. HostError: it is still there."""
+    result = session.run(step.words, timeout=step.timeout)
+    if not result.ok and is_there(session, host, f"id={step.container}"):
+        raise _failure(host, step, result)
+
+
+def _run(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    result = session.run(step.words, timeout=step.timeout)
+    ours = f"label={DIGEST}={spec.digest}"
+    if result.ok:
+        return replace(done, container=is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$"))
+    husk = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$", "status=created")
+    if husk:
+        session.run((*spec.host.docker_words, "rm", husk), timeout=60)
+    if result.exit is None and not husk:
+        found = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$")
+        if found:
+            return replace(done, container=found)
+    raise _failure(spec.host, step, result)
+
+
+def _start(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    _checked(session, spec.host, step)
+    return replace(done, container=step.container)
+
+
+def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    container = done.container or step.container
+    if container is None:
+        what = "the container that was just started is gone"
+        raise HostError(Problem(what, "Another run may have removed it: apply again.", f"{spec.host.name}: settle"))
+    return replace(done, container=container, proof=settle(session, spec, container, say))
+
+
+def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    wait_for_gpus(session, spec.host, spec.gpus, say)
+    return done
+
+
+def wait_for_gpus(session: Session, host: Host, gpus: Collection[int], say: Say) -> None:
+    """Until nothing holds memory of these GPUs. HostError: something still does."""
+    until = time.monotonic() + _GPUS_FREE_WITHIN
+    while used := _gpus_in_use(session, gpus):
+        held = ", ".join(f"GPU {index}: {mib} MiB" for index, mib in used.items())
+        if time.monotonic() > until:
+            what = f"GPU memory is still in use after the server has stopped ({held})"
+            remedy = "Find the holder on the host with nvidia-smi; nothing is killed here."
+            raise HostError(Problem(what, remedy, f"{host.name}: wait for GPUs"))
+        say("wait for GPUs", held)
+        time.sleep(1)
+
+
+def _gpus_in_use(session: Session, gpus: Collection[int]) -> Mapping[int, int]:
+    """Index → MiB for the GPUs that are not free. A GPU that does not say is taken as free."""
+    query = ("nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits")
+    result = session.run(query, timeout=60)
+    rows = (line.split(",") for line in result.out.splitlines())
+    used = {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(cell.strip().isdigit() for cell in row)}
+    return {index: mib for index, mib in used.items() if index in gpus and mib > _FREE_MIB}
+
+
+_DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
+    "pull": _pull,
+    "stop": _stop,
+    "set aside": _set_aside,
+    "remove": _remove,
+    "wait for GPUs": _wait_for_gpus,
+    "run": _run,
+    "start": _start,
+    "settle": _settle,
+}
+
+
+def _checked(session: Session, host: Host, step: Step) -> Result:
+    result = session.run(step.words, timeout=step.timeout)
+    if not result.ok:
+        raise _failure(host, step, result)
+    return result
+
+
+def _failure(host: Host, step: Step, result: Result) -> HostError:
+    return HostError(docker_failure(result, f"{host.name}: {step.kind}"))
+
+
+def is_there(session: Session, host: Host, *filters: str) -> str | None:
+    """The id of the first container that passes the filters; None: there is none."""
+    asked = tuple(word for each in filters for word in ("--filter", each))
+    result = session.run((*host.docker_words, "ps", "--all", "--quiet", "--no-trunc", *asked), timeout=60)
+    if not result.ok:
+        raise HostError(docker_failure(result, f"{host.name}: look again"))
+    return next(iter(result.out.split()), None)
+
+
+def _after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error: HostError, say: Say) -> HostError:
+    """Bring the old server back if it was taken down; say what the state of the host is now."""
+    if plan.fallback is None:
+        return _with(error, _left_as_it_is(done))
+    if not _touched(plan, done, session, spec):
+        return _with(error, "The server that ran before was not touched and still runs.")
+    try:
+        return _with(error, _restore(session, spec, plan.fallback, done, say))
+    except HostError as second:
+        lines = "; ".join(problem.what for problem in second.problems)
+        by_hand = f"docker start {plan.fallback[:12]}"
+        return _with(error, f"Bringing the old server back failed too ({lines}). By hand on the host: {by_hand}")
+
+
+def _left_as_it_is(done: Acted) -> str:
+    if done.container is None:
+        return "Nothing served here before, and nothing runs now."
+    return "Nothing served here before; the container is left for a look: beamdeploy logs."
+
+
+def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
+    """Whether the fallback was stopped (a stop whose status was lost counts: look)."""
+    running = is_there(session, spec.host, f"id={plan.fallback}", "status=running", f"name=^/{spec.recipe.name}$")
+    return done.old_stopped or running is None
+
+
+def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
+    """Remove the failed one (its log is in the error), give the old one its name back, start it."""
+    say("restore", "the server that ran before")
+    docker = spec.host.docker_words
+    failed = is_there(session, spec.host, f"name=^/{spec.recipe.name}$")
+    tail = ""
+    if failed is not None and failed != fallback:
+        tail = log_tail(session, spec, failed).rstrip()
+        _must(session, spec, (*docker, "rm", "--force", failed))
+    if failed != fallback:
+        _must(session, spec, (*docker, "rename", fallback, spec.recipe.name))
+    _must(session, spec, (*docker, "start", fallback))
+    shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
+    return f"The server that ran before was started again and is loading.{shown}"
+
+
+def _must(session: Session, spec: Spec, words: tuple[str, ...]) -> None:
+    result = session.run(words, timeout=120)
+    if not result.ok:
+        raise HostError(docker_failure(result, f"{spec.host.name}: restore"))
+
+
+def _with(error: HostError, sentence: str) -> HostError:
+    problem = error.problems[0]
+    return HostError(replace(problem, remedy=f"{problem.remedy} {sentence}".strip()), exit=error.exit or FAILED)

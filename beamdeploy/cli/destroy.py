@@ -1,0 +1,39 @@
+"""`beamdeploy destroy`"""
+
+from __future__ import annotations
+
+import click
+
+from beamdeploy.cli import options
+
+
+@click.command()
+@click.argument("target", metavar="[RECIPE|NAME]", required=False)
+@options.hosts
+@options.yes
+@options.output
+def destroy(
+    target: str | None,
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    accept_new: bool,
+    yes: bool,
+    output: str,
+) -> int:
+    """Stop and remove a deployment, and look whether it is gone. Weights, images and all else stay.
+
+    Without RECIPE or NAME it takes down what beamdeploy runs there, if that is one deployment.
+    """
+    from beamdeploy import takedown
+    from beamdeploy.cli.ask import confirm_destroy
+    from beamdeploy.cli.targets import deployment_name, load_hosts
+    from beamdeploy.report import Progress, show
+
+    name = deployment_name(target)
+    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    with Progress() as progress:
+        asked = confirm_destroy(progress, yes=yes)
+        report = takedown.destroy(hosts, name, progress.event, asked, accept_new=accept_new)
+    return show(report, output)

@@ -1,0 +1,36 @@
+"""`beamdeploy logs`"""
+
+from __future__ import annotations
+
+import click
+
+from beamdeploy.cli import options
+
+
+@click.command()
+@click.argument("target", metavar="RECIPE|NAME")
+@options.hosts
+@click.option("-f", "--follow", is_flag=True, help="Go on with new lines as they come, until Ctrl-C.")
+@click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.  [default: all]")
+def logs(
+    target: str,
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    accept_new: bool,
+    follow: bool,
+    tail: int | None,
+) -> int:
+    """Show the log of a deployment, also of one that has ended."""
+    from beamdeploy.cli.targets import deployment_name, load_hosts
+    from beamdeploy.logs import logs as show_logs
+    from beamdeploy.report import log_line, show_problems
+
+    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    several = len(hosts) > 1
+    ended = show_logs(
+        hosts, str(deployment_name(target)), log_line(several=several), tail=tail, follow=follow, accept_new=accept_new
+    )
+    show_problems(ended.all_problems)
+    return ended.exit

@@ -1,0 +1,46 @@
+"""`beamdeploy plan`"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from beamdeploy.cli import options
+from beamdeploy.errors import CHANGES_PENDING, DONE
+
+
+@click.command()
+@click.argument("recipe")
+@options.hosts
+@options.overrides
+@options.templates
+@options.unpinned
+@click.option("--exit-code", is_flag=True, help="End with 10 when apply would change something.")
+@options.output
+def plan(
+    recipe: str,
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    accept_new: bool,
+    overrides: tuple[tuple[str, str], ...],
+    templates: str | None,
+    unpinned: bool,
+    exit_code: bool,
+    output: str,
+) -> int:
+    """Show what `apply` would change on each host, and why. Nothing is changed."""
+    from beamdeploy import deploy
+    from beamdeploy.cli.targets import load_hosts, load_wanted
+    from beamdeploy.report import Progress, show
+
+    wanted, lock = load_wanted(recipe, overrides)
+    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    how = deploy.Options(accept_new=accept_new, unpinned=unpinned, templates=templates)
+    with Progress() as progress:
+        report = deploy.plan(wanted, hosts, lock, how, progress.event)
+    if exit_code and report.exit == DONE and deploy.pending(report):
+        report = replace(report, exit=CHANGES_PENDING)
+    return show(report, output)

@@ -1,0 +1,44 @@
+"""`beamdeploy render`"""
+
+from __future__ import annotations
+
+import click
+
+from beamdeploy.cli import options
+
+
+@click.command()
+@click.argument("recipe")
+@options.hosts
+@options.overrides
+@options.templates
+@options.output
+def render(
+    recipe: str,
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    accept_new: bool,
+    overrides: tuple[tuple[str, str], ...],
+    templates: str | None,
+    output: str,
+) -> int:
+    """Print the docker run command of RECIPE, ready to be pasted into a shell.
+
+    Without an inventory it is for a server that is not known yet: set MODEL_DIR there to the folder of the weights.
+    """
+    from beamdeploy.cli.targets import load_hosts, load_wanted
+    from beamdeploy.deploy import render_all
+    from beamdeploy.outcome import HostReport, Report
+    from beamdeploy.render import nowhere
+    from beamdeploy.report import pasted, show
+
+    wanted, lock = load_wanted(recipe, overrides)
+    hosts = load_hosts(inventory, limit, model_dir, gpus) if inventory else (nowhere(model_dir, gpus),)
+    specs = render_all(wanted, hosts, lock, templates)
+    if output == "text":
+        return pasted([(spec.host.name, spec.words) for spec in specs])
+    details = [{"words": list(s.words), "digest": s.digest, "templates": list(s.templates)} for s in specs]
+    reports = [HostReport(s.host.name, "rendered", 0, details=d) for s, d in zip(specs, details, strict=True)]
+    return show(Report("Render", 0, tuple(reports)), output)

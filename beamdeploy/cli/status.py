@@ -1,0 +1,39 @@
+"""`beamdeploy status`"""
+
+from __future__ import annotations
+
+import click
+
+from beamdeploy.cli import options
+
+
+@click.command()
+@click.argument("target", metavar="[RECIPE|NAME]", required=False)
+@options.hosts
+@options.overrides
+@options.output
+def status(
+    target: str | None,
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    accept_new: bool,
+    overrides: tuple[tuple[str, str], ...],
+    output: str,
+) -> int:
+    """Say what beamdeploy runs on each host, since when, and whether it is ready.
+
+    With a RECIPE it also says whether what runs is what the recipe says. Ends with 6 when something is not ready.
+    """
+    from beamdeploy import status as look
+    from beamdeploy.cli.targets import deployment_name, is_recipe, load_hosts, load_wanted
+    from beamdeploy.deploy import render_all
+    from beamdeploy.report import show
+
+    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    digests = {}
+    if target is not None and is_recipe(target):
+        wanted, lock = load_wanted(target, overrides)
+        digests = {spec.host.name: spec.digest for spec in render_all(wanted, hosts, lock, None)}
+    return show(look.status(hosts, deployment_name(target), digests, accept_new=accept_new), output)

@@ -1,0 +1,90 @@
+"""HTTP to a server on the host, over a channel of the host's own session: no local port, no route, no tool there."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from beamdeploy.errors import HostError, Problem
+from beamdeploy.look.facts import Answer
+from beamdeploy.remote import Session
+
+_ANY = {"0.0.0.0": "127.0.0.1", "[::]": "::1"}
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+def ask(
+    session: Session, address: str, port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout: float = 10
+) -> Answer:
+    """GET `path`, or POST `body` as JSON. No answer is an `Answer` without status and with the reason.
+
+    HostError: the server forbids forwarding and has neither curl nor wget.
+    """
+    target = _ANY.get(address, address).strip("[]")
+    try:
+        return _over_channel(session, target, port, path, body, timeout)
+    except HostError as error:
+        if not any("AllowTcpForwarding" in problem.what + problem.remedy for problem in error.problems):
+            raise
+        return _with_a_tool_there(session, f"http://{_ANY.get(address, address)}:{port}{path}", body, timeout, error)
+
+
+def _over_channel(
+    session: Session, address: str, port: int, path: str, body: Mapping[str, Any] | None, timeout: float
+) -> Answer:
+    try:
+        channel = session.channel(port, address, timeout=min(timeout, 10.0))
+    except OSError as error:
+        return Answer(None, reason=f"nothing answers on {address}:{port} ({error.strerror or error})")
+    connection = http.client.HTTPConnection(address, port, timeout=timeout)
+    connection.sock = channel
+    try:
+        channel.settimeout(timeout)
+        _send(connection, path, body)
+        response = connection.getresponse()
+        return Answer(response.status, response.read(_MOST_BYTES).decode("utf-8", "replace"))
+    except (TimeoutError, socket.timeout):  # noqa: UP041  # paramiko raises socket.timeout by that name
+        return Answer(None, reason=f"no answer within {timeout:g} s")
+    except (OSError, http.client.HTTPException, EOFError) as error:
+        return Answer(None, reason=f"the connection broke ({str(error) or type(error).__name__})")
+    finally:
+        connection.close()
+
+
+def _send(connection: http.client.HTTPConnection, path: str, body: Mapping[str, Any] | None) -> None:
+    if body is None:
+        connection.request("GET", path, headers={"Connection": "close"})
+    else:
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        connection.request("POST", path, json.dumps(body).encode(), headers)
+
+
+def _with_a_tool_there(
+    session: Session, url: str, body: Mapping[str, Any] | None, timeout: float, forbidden: HostError
+) -> Answer:
+    limit = str(max(1, round(timeout)))
+    posted = json.dumps(body) if body is not None else ""
+    curl = ("curl", "--silent", "--show-error", "--max-time", limit, "--write-out", "\n%{http_code}")
+    data = ("--header", "Content-Type: application/json", "--data-raw", posted) if body is not None else ()
+    result = session.run((*curl, *data, url), timeout=round(timeout) + 5)
+    if result.exit == 127:
+        return _with_wget(session, url, posted, limit, forbidden)
+    text, _, status = result.out.rstrip("\n").rpartition("\n")
+    if not result.ok or not status.isdigit() or status == "000":
+        return Answer(None, reason=result.err.strip() or "curl got no answer")
+    return Answer(int(status), text)
+
+
+def _with_wget(session: Session, url: str, posted: str, limit: str, forbidden: HostError) -> Answer:
+    data = (f"--post-data={posted}", "--header=Content-Type: application/json") if posted else ()
+    result = session.run(("wget", "-q", "-O", "-", "-T", limit, *data, url), timeout=int(limit) + 5)
+    if result.exit == 127:
+        problem = forbidden.problems[0]
+        raise HostError(Problem(problem.what, f"{problem.remedy} Or install curl or wget there.", problem.where))
+    # wget exits 8 for an answer that is not 2xx and shows no body then
+    return (
+        Answer(200, result.out) if result.ok else Answer(503 if result.exit == 8 else None, reason=result.err.strip())
+    )

@@ -1,0 +1,198 @@
+"""Spec + facts → `Plan`: the steps that are needed, each with its reason. Pure: no clock, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from beamdeploy.errors import Problem
+from beamdeploy.inventory import Host
+from beamdeploy.label import Change, changes, read_labels
+from beamdeploy.look.facts import Container, Facts
+from beamdeploy.preflight import PREVIOUS, image_there, own, preflight, previous, stranger
+from beamdeploy.render import Spec
+
+PULL_TIMEOUT = 4 * 3600
+COMMAND_TIMEOUT = 120
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do. `words`: the command; `container`: the id that was looked at; `timeout` in seconds.
+
+    `kind`: pull, stop, set aside, remove, wait for GPUs, run, start, settle.
+    """
+
+    kind: str
+    reason: str
+    words: tuple[str, ...] = ()
+    container: str | None = None
+    timeout: int = COMMAND_TIMEOUT
+    cost: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done on one host. `outcome`: unchanged, create, replace, start, settle, destroy, blocked.
+
+    `fallback`: the container that is started again if the new one fails. `notes`: problems that do not block.
+    """
+
+    host: str
+    outcome: str
+    steps: tuple[Step, ...] = ()
+    changes: tuple[Change, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    fallback: str | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether carrying it out changes the host."""
+        return any(step.kind != "settle" for step in self.steps)
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether a running server is stopped."""
+        return any(step.kind == "stop" for step in self.steps)
+
+
+def plan_apply(spec: Spec, facts: Facts) -> Plan:
+    """What brings the host to the spec."""
+    found = preflight(spec, facts)
+    blocking = tuple(problem for problem in found if problem.level == "error")
+    notes = tuple(problem for problem in found if problem.level != "error")
+    host = spec.host.name
+    current = own(spec.recipe.name, facts.containers)
+    differing = _changes(spec, current)
+    if blocking:
+        return Plan(host, "blocked", changes=differing, problems=blocking, notes=notes)
+    aside = previous(spec.recipe.name, facts.containers)
+    outcome, steps, fallback = _steps(spec, facts, current, aside)
+    return Plan(host, outcome, steps, differing, notes=notes, fallback=fallback)
+
+
+def plan_destroy(host: Host, name: str, facts: Facts, stop_timeout: int) -> Plan:
+    """What takes the deployment `name` off the host."""
+    named = next((container for container in facts.containers if container.name == name), None)
+    if facts.blockers:
+        return Plan(host.name, "blocked", problems=tuple(problem.at(host.name) for problem in facts.blockers))
+    if named is not None and read_labels(named.labels) is None:
+        return Plan(host.name, "blocked", problems=(stranger(named).at(host.name),))
+    ours = [each for each in (own(name, facts.containers), previous(name, facts.containers)) if each is not None]
+    steps = tuple(step for container in ours for step in _removal(host, container, stop_timeout))
+    return Plan(host.name, "destroy" if steps else "unchanged", steps)
+
+
+def is_ready(spec: Spec, facts: Facts) -> bool:
+    """Whether the look was told that the engine is ready and serves the recipe's model."""
+    ready, models = facts.answers.get(spec.engine.ready), facts.answers.get("/v1/models")
+    return (
+        ready is not None
+        and ready.status == 200
+        and models is not None
+        and models.status == 200
+        and f'"{spec.recipe.model.served_name}"' in models.body
+    )
+
+
+def _steps(
+    spec: Spec, facts: Facts, current: Container | None, aside: Container | None
+) -> tuple[str, tuple[Step, ...], str | None]:
+    """Outcome, steps and the id of the fallback."""
+    tidy = _tidy(spec, aside)
+    if current is None:
+        reason = f"there is no container named {spec.recipe.name}"
+        return "create", (*_pull(spec, facts), _run(spec, reason), _settle(spec), *tidy), aside.id if aside else None
+    if not same(spec, current) or current.state in ("created", "dead", "removing"):
+        return _replacement(spec, facts, current, aside)
+    if current.running and is_ready(spec, facts):
+        return ("replace", tidy, None) if tidy else ("unchanged", (), None)
+    if current.state in ("running", "restarting"):
+        return "settle", (_settle(spec, current, "it runs and is not ready yet"), *tidy), aside.id if aside else None
+    return "start", (_start(spec, current), _settle(spec, current), *tidy), aside.id if aside else None
+
+
+def same(spec: Spec, container: Container) -> bool:
+    """Whether the container was made from the same words."""
+    deployed = read_labels(container.labels)
+    return deployed is not None and deployed.digest == spec.digest
+
+
+def _replacement(
+    spec: Spec, facts: Facts, current: Container, aside: Container | None
+) -> tuple[str, tuple[Step, ...], str | None]:
+    """The old one is stopped last of all and kept aside until the new one has answered."""
+    docker = spec.host.docker_words
+    pull = _pull(spec, facts)
+    run = _run(spec, "the settings differ")
+    if not current.running or aside is not None:
+        # not serving, or the half-started heir of the one kept aside: that one stays the fallback
+        removal = _removal(spec.host, current, spec.stop_timeout)
+        steps = (*pull, *removal, _wait_for_gpus(spec), run, _settle(spec), *_tidy(spec, aside))
+        return "replace", steps, aside.id if aside else None
+    name = spec.recipe.name + PREVIOUS
+    keep = Step("set aside", "kept until the new one answers", (*docker, "rename", current.id, name), current.id)
+    discard = Step("remove", "the new one answers", (*docker, "rm", current.id), current.id)
+    stop = _stop(spec.host, current, _deployed_stop_timeout(spec, current), "the GPUs hold one server at a time")
+    return "replace", (*pull, stop, keep, _wait_for_gpus(spec), run, _settle(spec), discard), current.id
+
+
+def _deployed_stop_timeout(spec: Spec, container: Container) -> int:
+    """The grace that the running deployment was made with."""
+    deployed = read_labels(container.labels)
+    given = deployed.recipe.get("container", {}).get("stop_timeout") if deployed else None
+    return given if isinstance(given, int) else spec.stop_timeout
+
+
+def _changes(spec: Spec, current: Container | None) -> tuple[Change, ...]:
+    deployed = read_labels(current.labels) if current else None
+    if deployed is None or deployed.digest == spec.digest:
+        return ()
+    found = changes(deployed.settings, spec.settings)
+    return found or (Change("template", " ".join(deployed.words), " ".join(spec.words)),)
+
+
+def _pull(spec: Spec, facts: Facts) -> tuple[Step, ...]:
+    if image_there(spec, facts) is not None:
+        return ()
+    words = (*spec.host.docker_words, "pull", spec.image.word)
+    return (Step("pull", f"the image {spec.image.word} is not on the host", words, None, PULL_TIMEOUT, "a download"),)
+
+
+def _run(spec: Spec, reason: str) -> Step:
+    return Step("run", reason, (*spec.host.docker_words, *spec.words[1:]), cost="loading the model")
+
+
+def _start(spec: Spec, current: Container) -> Step:
+    reason = f"the container is {current.state} (exit code {current.exit_code})"
+    verb = "unpause" if current.state == "paused" else "start"
+    return Step("start", reason, (*spec.host.docker_words, verb, current.id), current.id, cost="loading the model")
+
+
+def _settle(spec: Spec, container: Container | None = None, reason: str = "until it answers a request") -> Step:
+    return Step("settle", reason, container=container.id if container else None, timeout=spec.recipe.ready.timeout)
+
+
+def _wait_for_gpus(spec: Spec) -> Step:
+    return Step("wait for GPUs", "the old server's memory must be free first")
+
+
+def _tidy(spec: Spec, aside: Container | None) -> tuple[Step, ...]:
+    if aside is None:
+        return ()
+    words = (*spec.host.docker_words, "rm", "--force", aside.id)
+    return (Step("remove", "left over from an earlier apply", words, aside.id),)
+
+
+def _stop(host: Host, container: Container, grace: int, reason: str) -> Step:
+    words = (*host.docker_words, "stop", "-t", str(grace), container.id)
+    return Step("stop", reason, words, container.id, grace + 60, "no server until the new one is ready")
+
+
+def _removal(host: Host, container: Container, grace: int) -> Iterator[Step]:
+    if container.running:
+        yield _stop(host, container, grace, f"{container.name} runs")
+    yield Step(
+        "remove", f"{container.name} is no longer wanted", (*host.docker_words, "rm", container.id), container.id
+    )

@@ -1,0 +1,244 @@
+"""Recipes: how a model is served, as frozen values, and their loading from YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from beamdeploy import documents, schema
+from beamdeploy.documents import Document
+from beamdeploy.errors import InputError, Problem
+from beamdeploy.image import ImageRef, parse_reference
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    gpu: str
+    count: int
+    min_driver: str | None = None
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A checkpoint folder: `path` below the host's model_dir, and where it comes from."""
+
+    path: str
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Model:
+    served_name: str
+    weights: Folder
+
+
+@dataclass(frozen=True)
+class Quantization:
+    weights: str | None = None
+    dtype: str | None = None
+    kv_cache: str | None = None
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine's settings. None: not said, the engine's default holds."""
+
+    name: str
+    tensor_parallel: int
+    catalog: str | None = None
+    data_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    expert_parallel: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    gpu_memory_utilization: float | None = None
+    chunked_prefill_size: int | None = None
+    max_cudagraph_capture_size: int | None = None
+    attention_backend: str | None = None
+    moe_backend: str | None = None
+    prefix_caching: bool | None = None
+    kvstore: bool | None = None
+    args: Mapping[str, Any] = ()  # type: ignore[assignment]  # the schema's default fills it
+    unverified: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parsers:
+    tool_call: str | None = None
+    reasoning: str | None = None
+
+
+@dataclass(frozen=True)
+class Speculative:
+    method: str
+    drafter: Folder | None = None
+    num_speculative_tokens: int | None = None
+    attention_backend: str | None = None
+
+
+@dataclass(frozen=True)
+class Container:
+    """`address`:`port` is what is published on the host; `stop_timeout` in seconds, None: the engine's own."""
+
+    address: str
+    port: int
+    env: Mapping[str, str]
+    shm_size: str | None = None
+    init: bool = True
+    restart: str | None = None
+    stop_timeout: int | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Limits in seconds."""
+
+    timeout: int
+    stall: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe. `source` is the data it was made from, with the schema's defaults."""
+
+    name: str
+    hardware: Hardware
+    image: ImageRef
+    unpinned: str | None
+    model: Model
+    quantization: Quantization
+    engine: Engine
+    parsers: Parsers
+    speculative: Speculative | None
+    container: Container
+    request: Json
+    ready: Ready
+    source: Json
+    file: str = "-"
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The weights folders that must be staged, below model_dir."""
+        drafter = self.speculative.drafter if self.speculative else None
+        return (self.model.weights.path, *((drafter.path,) if drafter else ()))
+
+
+def load_recipe(file: str, overrides: Iterable[tuple[str, str]] = ()) -> Recipe:
+    """The recipe in `file` ("-": standard input), with `-e PATH=VALUE` overrides. InputError: all that is wrong."""
+    document, problems = read_recipe(file)
+    if document is None or problems:
+        raise InputError(problems)
+    data: Any = document.data
+    for path, value in overrides:
+        data = _override(document, data, path, value)
+    return build(schema.defaults(data, "recipe"), file)
+
+
+def read_recipe(file: str, text: str | None = None) -> tuple[Document | None, tuple[Problem, ...]]:
+    """The checked document in `file`, or everything that is wrong with it."""
+    document, problems = documents.load(file, text)
+    if document is None or problems:
+        return document, problems
+    return document, recipe_problems(document)
+
+
+def recipe_problems(document: Document) -> tuple[Problem, ...]:
+    """Everything that is wrong with a recipe that is well-formed YAML."""
+    return (*schema.check(document, "recipe"), *_publish_problems(document))
+
+
+def build(data: Json, file: str = "-") -> Recipe:
+    """A recipe from data that holds to the schema and has its defaults."""
+    speculative = data.get("speculative")
+    engine = data["engine"]
+    return Recipe(
+        name=data["name"],
+        hardware=Hardware(**data["hardware"]),
+        image=_image(data["image"]),
+        unpinned=data["image"].get("unpinned"),
+        model=Model(data["model"]["served_name"], Folder(**data["model"]["weights"])),
+        quantization=Quantization(**data["quantization"]),
+        engine=Engine(**{**engine, "unverified": tuple(engine["unverified"])}),
+        parsers=Parsers(**data["parsers"]),
+        speculative=_speculative(speculative) if speculative else None,
+        container=_container(data["container"]),
+        request=data["request"],
+        ready=Ready(seconds(data["ready"]["timeout"]), seconds(data["ready"]["stall"])),
+        source=data,
+        file=file,
+    )
+
+
+def seconds(duration: str) -> int:
+    """ "45m" → 2700."""
+    return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
+
+
+def _image(data: Json) -> ImageRef:
+    return ImageRef(id=data["id"]) if "id" in data else parse_reference(data["reference"])
+
+
+def _speculative(data: Json) -> Speculative:
+    drafter = data.get("drafter")
+    return Speculative(**{**data, "drafter": Folder(**drafter) if drafter else None})
+
+
+def _container(data: Json) -> Container:
+    address, _, port = data["publish"].rpartition(":")
+    rest = {key: value for key, value in data.items() if key != "publish"}
+    return Container(address=address, port=int(port), **rest)
+
+
+def _publish_problems(document: Document) -> tuple[Problem, ...]:
+    data: Any = document.data
+    container = data.get("container") if isinstance(data, dict) else None
+    publish = container.get("publish") if isinstance(container, dict) else None
+    if not isinstance(publish, str):
+        return ()
+    address, _, port = publish.rpartition(":")
+    octets = address.split(".") if "[" not in address else []
+    if all(part.isdigit() and int(part) < 256 for part in octets) and port.isdigit() and int(port) < 65536:
+        return ()
+    if not port.isdigit() or not address:
+        return ()  # the schema's pattern has said it
+    what = f"container.publish: {publish} is not an address and port"
+    remedy = "Give an IPv4 address of four numbers below 256 and a port below 65536, such as 127.0.0.1:8000."
+    return (documents.problem(document, ("container", "publish"), what, remedy, rule="BD050"),)
+
+
+def _override(document: Document, data: Any, path: str, value: str) -> Any:
+    """`data` with `-e PATH=VALUE` put in, checked like the file. InputError names the option."""
+    option = f"-e {path}={value}"
+    loaded, problems = documents.load(option, f"value: {value}\n" if value else "value: ''\n")
+    if loaded is None or problems:
+        raise InputError([Problem(p.what, p.remedy, option, rule=p.rule) for p in problems])
+    changed = _put(deepcopy(data), path.split("."), value_of(loaded), option)
+    problems = _check_changed(document, changed)
+    if problems:
+        raise InputError([Problem(p.what, p.remedy, option, rule=p.rule) for p in problems])
+    return changed
+
+
+def _check_changed(document: Document, data: Any) -> tuple[Problem, ...]:
+    changed = Document(document.file, data, document.keys, document.values, document.text, document.written)
+    return recipe_problems(changed)
+
+
+def value_of(document: Document) -> Any:
+    """The one value of an override's document."""
+    data: Any = document.data
+    return data["value"]
+
+
+def _put(data: Any, keys: list[str], value: Any, option: str) -> Any:
+    place = data
+    for key in keys[:-1]:
+        place = place.setdefault(key, {})
+        if not isinstance(place, dict):
+            raise InputError([Problem(f"{option}: {key} is not a section of the recipe", "Name a setting.", option)])
+    place[keys[-1]] = value
+    return data

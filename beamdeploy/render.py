@@ -1,0 +1,198 @@
+"""Recipe + host + lock → `Spec`: the words of `docker run`, and what identifies them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from beamdeploy.engines import EngineFacts, engine_facts
+from beamdeploy.errors import InputError, Problem
+from beamdeploy.image import ImageRef
+from beamdeploy.inventory import Host
+from beamdeploy.label import Deployed, label_words, settings_of
+from beamdeploy.lock import Lock, locked
+from beamdeploy.recipe import Recipe
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MOUNT_POINT = "/weights"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is wanted on one host. `words`: the whole `docker run`; `digest`: over the words without our labels.
+
+    `settings`: recipe path → value, as far as it is in the words; `templates`: the files that were used.
+    """
+
+    host: Host
+    recipe: Recipe
+    engine: EngineFacts
+    image: ImageRef
+    words: tuple[str, ...]
+    digest: str
+    settings: Mapping[str, Any]
+    templates: tuple[str, ...]
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        return _gpus(self.recipe, self.host)
+
+    @property
+    def stop_timeout(self) -> int:
+        return self.recipe.container.stop_timeout or self.engine.stop_timeout
+
+
+def nowhere(model_dir: str | None, gpus: tuple[int, ...] | None) -> Host:
+    """Stands for a server that is not known yet: the shell's own MODEL_DIR says where the weights lie."""
+    return Host("-", model_dir=model_dir or "$MODEL_DIR", gpus=gpus)
+
+
+def render(recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | None = None) -> Spec:
+    """The `Spec` for one host. InputError: a host variable is missing, a template or a value is wrong."""
+    problems = tuple(_host_problems(recipe, host))
+    if problems:
+        raise InputError(problems)
+    image = locked(recipe.image, lock) if lock and not recipe.image.pinned else recipe.image
+    engine = engine_facts(recipe.engine.name)
+    words, used = _words(recipe, host, engine, image, templates)
+    digest = digest_of_words(words)
+    settings = settings_of(recipe.source, image=image.word, model_dir=host.model_dir, gpus=_gpus(recipe, host))
+    deployed = Deployed(recipe.name, digest, words, recipe.source, settings)
+    labelled = (*words[:2], *label_words(deployed), *words[2:])
+    return Spec(host, recipe, engine, image, labelled, digest, settings, used)
+
+
+def digest_of_words(words: Iterable[str]) -> str:
+    """ "sha256:…" over the words, each ended by a zero byte, so that no two lists of words are alike."""
+    return "sha256:" + hashlib.sha256("".join(word + "\0" for word in words).encode()).hexdigest()
+
+
+def _host_problems(recipe: Recipe, host: Host) -> Iterator[Problem]:
+    if host.model_dir is None:
+        yield Problem(
+            f"model_dir is not set for {host.name}",
+            "Say in the inventory (or with --model-dir) in which folder of the host the weights lie.",
+            host.name,
+        )
+    wanted = recipe.hardware.count
+    if host.gpus is not None and len(host.gpus) != wanted:
+        yield Problem(
+            f"hardware.count is {wanted}, the inventory lists {len(host.gpus)} GPUs for {host.name}",
+            f"List {wanted} GPUs in the host's gpus, or change hardware.count and engine.tensor_parallel.",
+            host.name,
+        )
+
+
+def _gpus(recipe: Recipe, host: Host) -> tuple[int, ...]:
+    return host.gpus if host.gpus is not None else tuple(range(recipe.hardware.count))
+
+
+def _words(
+    recipe: Recipe, host: Host, engine: EngineFacts, image: ImageRef, templates: str | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words without labels, and the template files that made them."""
+    names = ("docker-run.j2", f"{engine.name}/words.j2")
+    environment = _environment(templates)
+    values = {
+        "recipe": recipe,
+        "host": host,
+        "engine": engine,
+        "image": image,
+        "gpus": ",".join(str(gpu) for gpu in _gpus(recipe, host)),
+        "mount": mount_word(str(host.model_dir)),
+        "env": tuple(f"{name}={value}" for name, value in recipe.container.env.items()),
+        "docker_args": host.docker_args,
+        "speculative_config": _speculative_config(recipe),
+        "arguments": tuple(_arguments(recipe.engine.args)),
+    }
+    text, used = _rendered(environment, names, values)
+    words = text.removesuffix("\n").split("\n")
+    if "" in words:
+        raise InputError([Problem(f"a template gave an empty word (word {words.index('') + 1})", "One word a line.")])
+    return tuple(words), used
+
+
+def mount_word(source: str) -> str:
+    """docker reads `--mount` as one line of CSV: a field with a comma or a quote must be quoted in CSV's way."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(("type=bind", f"src={source}", f"dst={MOUNT_POINT}", "readonly"))
+    return line.getvalue()
+
+
+def _speculative_config(recipe: Recipe) -> Mapping[str, Any]:
+    speculative = recipe.speculative
+    if speculative is None:
+        return {}
+    drafter = {"model": f"{MOUNT_POINT}/{speculative.drafter.path}"} if speculative.drafter else {}
+    tokens = speculative.num_speculative_tokens
+    return {"method": speculative.method, **drafter, **({"num_speculative_tokens": tokens} if tokens else {})}
+
+
+def _arguments(args: Mapping[str, Any]) -> Iterator[str]:
+    """Extra flags as words: true → the switch, a list → its values, a mapping → JSON; false → nothing."""
+    for flag, value in args.items():
+        if value is False:
+            continue
+        yield f"--{flag}"
+        if value is not True:
+            yield from (_one_word(item) for item in (value if isinstance(value, list) else [value]))
+
+
+def _one_word(value: object) -> str:
+    """What every `{{ }}` passes through. ValueError: it would not be exactly one word."""
+    if isinstance(value, Mapping):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if value is None or isinstance(value, bool):
+        raise ValueError(f"{value} is not a word")
+    word = str(value)
+    if word != word.strip() or not word or any(mark in word for mark in "\r\n\0"):
+        raise ValueError(f"{word!r} is empty, has a blank at an edge, or more than one line")
+    return word
+
+
+@cache
+def _environment(templates: str | None) -> Environment:
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    package = files("beamdeploy")
+    folders = [*([templates] if templates else []), str(package / "templates"), str(package / "engines")]
+    return ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader(folders),
+        undefined=StrictUndefined,
+        finalize=_one_word,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _rendered(
+    environment: Environment, names: tuple[str, ...], values: Mapping[str, Any]
+) -> tuple[str, tuple[str, ...]]:
+    from jinja2 import TemplateError
+
+    try:
+        used = tuple(str(environment.get_template(name).filename) for name in names)
+        return environment.get_template(names[0]).render(values), used
+    except (TemplateError, ValueError, TypeError) as error:
+        raise InputError([_template_problem(error)]) from error
+
+
+def _template_problem(error: Exception) -> Problem:
+    """The problem at the template's own file and line; jinja2 puts both into the traceback."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(".j2")]
+    file = getattr(error, "filename", None) or (frames[-1].filename if frames else None)
+    line = getattr(error, "lineno", None) or (frames[-1].lineno if frames else None)
+    remedy = "Templates see recipe, host, engine, image, gpus, mount, env, docker_args, speculative_config, arguments."
+    return Problem(f"template: {error}", remedy, file=file, line=line, rule="BD060")

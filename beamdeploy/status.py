@@ -1,0 +1,131 @@
+"""What beamdeploy runs on the hosts, as they are now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from beamdeploy import errors
+from beamdeploy.endpoint import ask
+from beamdeploy.engines import engine_facts, names
+from beamdeploy.errors import HostError, Problem
+from beamdeploy.fleet import each
+from beamdeploy.inventory import Host
+from beamdeploy.label import Deployed, read_labels
+from beamdeploy.look import Question, look
+from beamdeploy.look.facts import Answer, Container, Facts
+from beamdeploy.outcome import HostReport, Report
+from beamdeploy.preflight import PREVIOUS
+from beamdeploy.remote import Session, open_session
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One of our containers. `ready`: "ready", "loading", "wrong model" or "down"; `drifted`: None without a recipe."""
+
+    name: str
+    container: str
+    state: str
+    since: str
+    digest: str
+    image: str
+    endpoint: str
+    model: str
+    ready: str
+    drifted: bool | None
+
+
+def status(hosts: Iterable[Host], name: str | None, digests: dict[str, str], *, accept_new: bool) -> Report:
+    """All deployments, or that of one name. `digests`: host → what the recipe would be there, for drift."""
+    by_name = {host.name: host for host in hosts}
+
+    def work(host: str) -> tuple[tuple[Deployment, ...], Facts]:
+        with open_session(by_name[host], accept_new=accept_new) as session:
+            facts = look(session, Question(name=name, docker=by_name[host].docker_words, need_gpus=False))
+            return deployments(session, facts, name, digests.get(host)), facts
+
+    results = each(by_name, work)
+    reports = tuple(_report(host, results[host], name) for host in by_name)
+    return Report("Status", errors.worst(report.exit for report in reports), reports)
+
+
+def deployments(session: Session, facts: Facts, name: str | None, digest: str | None) -> tuple[Deployment, ...]:
+    """The deployments among the containers of a look; each running one is asked whether it is ready."""
+    ours = [(each, read_labels(each.labels)) for each in facts.containers]
+    return tuple(
+        _deployment(session, container, deployed, digest)
+        for container, deployed in ours
+        if deployed is not None and name in (None, deployed.name) and not container.name.endswith(PREVIOUS)
+    )
+
+
+def _deployment(session: Session, container: Container, deployed: Deployed, digest: str | None) -> Deployment:
+    recipe = deployed.recipe
+    publish = str(recipe.get("container", {}).get("publish", ""))
+    model = str(recipe.get("model", {}).get("served_name", ""))
+    return Deployment(
+        name=deployed.name,
+        container=container.id,
+        state=container.state,
+        since=container.started_at,
+        digest=deployed.digest,
+        image=container.image,
+        endpoint=f"http://{publish}/v1" if publish else "",
+        model=model,
+        ready=_readiness(session, container, recipe.get("engine", {}).get("name"), publish, model),
+        drifted=None if digest is None else digest != deployed.digest,
+    )
+
+
+def _readiness(session: Session, container: Container, engine: str | None, publish: str, model: str) -> str:
+    if container.state != "running" or not publish or engine not in names():
+        return "down"
+    address, _, port = publish.rpartition(":")
+    if ask(session, address, int(port), engine_facts(str(engine)).ready).status != 200:
+        return "loading"
+    return "ready" if _lists(ask(session, address, int(port), "/v1/models"), model) else "wrong model"
+
+
+def _lists(answer: Answer, model: str) -> bool:
+    try:
+        return answer.status == 200 and any(entry["id"] == model for entry in json.loads(answer.body)["data"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _report(host: str, result: tuple[tuple[Deployment, ...], Facts] | HostError, name: str | None) -> HostReport:
+    if isinstance(result, HostError):
+        outcome = "unreachable" if result.exit == errors.UNREACHABLE else "failed"
+        return HostReport(host, outcome, result.exit, result.problems[0].what.splitlines()[0], problems=result.problems)
+    found, facts = result
+    if facts.docker is None:
+        problems = tuple(problem.at(host) for problem in facts.blockers)
+        return HostReport(host, "unknown", errors.FAILED, "docker could not be asked", problems=problems)
+    details = {"deployments": [asdict(each) for each in found]}
+    if not found:
+        what = f"no deployment named {name}" if name else "nothing runs here"
+        return HostReport(host, "nothing", errors.NOT_READY if name else errors.DONE, what, details)
+    ready = all(each.ready == "ready" for each in found)
+    outcome = "ready" if ready else "not ready"
+    summary = "; ".join(_said(each) for each in found)
+    exit_code = errors.DONE if ready else errors.NOT_READY
+    return HostReport(host, outcome, exit_code, summary, details, _drift(host, found))
+
+
+def _said(each: Deployment) -> str:
+    drift = {None: "", True: ", drifted", False: ", as the recipe"}[each.drifted]
+    return f"{each.name} {each.digest[7:19]} {each.state} since {each.since[:19]}, {each.ready}{drift}, {each.endpoint}"
+
+
+def _drift(host: str, found: tuple[Deployment, ...]) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(
+            f"{each.name} is not what the recipe says",
+            "beamdeploy plan shows which settings differ; beamdeploy apply brings it there.",
+            host,
+            level="warning",
+        )
+        for each in found
+        if each.drifted
+    )
