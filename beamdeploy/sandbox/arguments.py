@@ -181,12 +181,17 @@ def _parser(program: str, catalog: Sequence[Flag]) -> argparse.ArgumentParser:
     # the engine's parser refuses abbreviations, the gateway's takes unique ones
     name = "ts serve" if program == "engine" else "smg launch"
     parser = argparse.ArgumentParser(prog=name, usage=f"{name} [-h] [options]", allow_abbrev=program == "gateway")
+    add_flags(parser, program, catalog)
+    return parser
+
+
+def add_flags(parser: argparse.ArgumentParser, program: str, catalog: Sequence[Flag]) -> None:
+    """Add the flags that the "engine" or the "gateway" reads, all but the model."""
     caching = parser.add_mutually_exclusive_group()
     for flag in catalog:
         if flag.group in GROUPS[program] and flag.names[0] != "--model":
             exclusive = flag.names[0] in ("--enable-prefix-caching", "--disable-prefix-caching")
             _add(caching if exclusive else parser, _as_read_by(program, flag))
-    return parser
 
 
 def _as_read_by(program: str, flag: Flag) -> Flag:

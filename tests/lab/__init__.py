@@ -18,23 +18,18 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from beamdeploy.sandbox import checkpoint
 from tests.lab import image, network
+from tests.lab.furnish import HOST_FILES, furnish, make_key, reset_gpus
 from tests.lab.network import Network
 
 TOOLS = ("dockerd", "docker", "docker-init", "sshd", "ssh-keygen", "docker-registry", "ip", "iptables", "busybox")
 TOOLS_TOO = ("unshare", "nsenter", "ldd")
-HOST_FILES = Path(__file__).parent / "host"
 MODEL_DIR = "/srv/models/beam"
-LOGINS = {"root": "/bin/bash", "sh": "/bin/sh", "tcsh": "/usr/bin/tcsh", "fish": "/usr/bin/fish"}
-GPU_FIELDS = (
-    "index, name, uuid, memory.total, memory.used, memory.free, driver_version, compute_cap, pci.bus_id, "
-    "ecc.errors.uncorrected.volatile.total, mig.mode.current, persistence_mode, power.limit, power.draw, "
-    "temperature.gpu, utilization.gpu, compute_mode, count, gpu_uuid, serial"
-)
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class LabHost:
 
 @dataclass(frozen=True)
 class Lab:
-    """A running lab. `images`: tag → digest; `identity_file` logs in as any of LOGINS on every host."""
+    """A running lab. `images`: tag → digest; `identity_file` logs in as any of `furnish.LOGINS` on every host."""
 
     folder: Path
     network: Network
@@ -119,6 +114,8 @@ def start(folder: Path, hosts: int = 1) -> Lab:
     if missing():
         raise RuntimeError(f"the lab needs {', '.join(missing())} (scripts/install-test-tools)")
     folder.mkdir(parents=True, exist_ok=True)
+    # sshd reads the keys of a plain user as that user
+    folder.chmod(0o755)
     net = network.create()
     pids: list[int] = []
     try:
@@ -166,12 +163,6 @@ def known_name(host: LabHost) -> str:
     return host.address if host.port == 22 else f"[{host.address}]:{host.port}"
 
 
-def make_key(path: Path) -> Path:
-    """A throw-away key pair."""
-    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(path)), check=True)
-    return path
-
-
 def fill_registry(folder: Path, storage: Path, registry: str, host: LabHost) -> dict[str, str]:
     """Build the image and its variants, push them, and keep the registry for the next lab."""
     rootfs = folder / "rootfs.tar"
@@ -208,75 +199,11 @@ def start_host(folder: Path, net: Network, number: int, identity: Path) -> LabHo
     return LabHost(name, address, 22, home, pid, _only_child(pid), key)
 
 
-def furnish(home: Path, address: str, identity: Path) -> None:
-    """Lay out a host's folder: its home, weights, GPUs, accounts and configuration."""
-    for name in ("root", "srv", "etc", "bin"):
-        (home / name).mkdir(parents=True)
-    checkpoint.write(home / "srv" / "models" / "beam")
-    make_key(home / "etc" / "host_key")
-    shutil.copy(identity.with_suffix(".pub"), home / "etc" / "authorized_keys")
-    shutil.copy(HOST_FILES / "nvidia-smi", home / "bin" / "nvidia-smi")
-    hook = home / "bin" / "nvidia-container-runtime-hook"
-    # dockerd takes --gpus when it finds this on its PATH; an emulated GPU needs nothing mounted
-    hook.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
-    hook.chmod(0o755)
-    (home / "gpus.csv").write_text(gpus(), encoding="utf-8")
-    (home / "apps.csv").write_text("pid, process_name, gpu_uuid, used_gpu_memory\n", encoding="utf-8")
-    for name, text in accounts().items():
-        (home / "etc" / name).write_text(text, encoding="utf-8")
-    (home / "etc" / "daemon.json").write_text("{}\n", encoding="utf-8")
-    (home / "etc" / "sshd_config").write_text(sshd_config(home, address), encoding="utf-8")
-
-
-def gpus(count: int = 4, name: str = "NVIDIA B300", capability: str = "10.3", total: int = 275040) -> str:
-    """The table that a host's nvidia-smi is answered from."""
-    rows = [
-        f"{at}, {name}, GPU-00000000-0000-0000-0000-{at + 10:012x}, {total}, 4, {total - 4}, 580.95.05, {capability}, "
-        f"00000000:{at + 1:02X}:00.0, 0, Disabled, Enabled, 1100.00, 180.00, 35, 0, Default, {count}, "
-        f"GPU-00000000-0000-0000-0000-{at + 10:012x}, {1650000000000 + at}"
-        for at in range(count)
-    ]
-    return "\n".join([GPU_FIELDS, *rows]) + "\n"
-
-
-def accounts() -> dict[str, str]:
-    """passwd and shadow of a host: root with several login shells, and a user without rights to docker."""
-    names = [line.split(":")[0] for line in Path("/etc/passwd").read_text(encoding="utf-8").splitlines()]
-    kept = [line for line in Path("/etc/passwd").read_text(encoding="utf-8").splitlines() if line[:5] != "root:"]
-    roots = [f"{name}:x:0:0::/root:{shell}" for name, shell in LOGINS.items()]
-    plain = "nodocker:x:1500:1500::/tmp:/bin/sh"
-    shadow = [f"{name}:*:19000:0:99999:7:::" for name in {*names, *LOGINS, "nodocker"}]
-    return {"passwd": "\n".join([*roots, plain, *kept]) + "\n", "shadow": "\n".join(sorted(shadow)) + "\n"}
-
-
-def sshd_config(home: Path, address: str) -> str:
-    """A server that takes the lab's key for any account; PATH leads to the host's nvidia-smi."""
-    path = f"{home}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-    lines = (
-        f"ListenAddress {address}:22",
-        "ListenAddress 127.0.0.1:22",
-        f"HostKey {home}/etc/host_key",
-        f"AuthorizedKeysFile {home}/etc/authorized_keys",
-        "PermitRootLogin prohibit-password",
-        "PasswordAuthentication no",
-        "KbdInteractiveAuthentication no",
-        "StrictModes no",
-        "UsePAM no",
-        "PrintMotd no",
-        "UseDNS no",
-        "MaxStartups 100",
-        "PidFile /run/sshd.pid",
-        "Subsystem sftp internal-sftp",
-        f"SetEnv PATH={path}",
-    )
-    return "\n".join(lines) + "\n"
-
-
 def wait_until_up(host: LabHost, seconds: float = 30) -> None:
     """Wait for sshd and dockerd. RuntimeError, with the last lines of their logs: one does not come."""
     deadline = time.monotonic() + seconds
     while not (answers(host.address, host.port) and docker_answers(host)):
-        if time.monotonic() > deadline or not Path(f"/proc/{host.pid}").exists():
+        if time.monotonic() > deadline or not alive(host.pid):
             logs = [host.folder / name for name in ("init.log", "sshd.log", "dockerd.log")]
             tails = [f"{log.name}: {log.read_text(encoding='utf-8')[-800:]}" for log in logs if log.exists()]
             raise RuntimeError("\n".join([f"{host.name} does not come up", *tails]))
@@ -310,9 +237,7 @@ def clean(host: LabHost) -> None:
         host.docker("rmi", "--force", *images)
     for left in (host.folder / "root").iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-    (host.folder / "nvidia-smi.fails").unlink(missing_ok=True)
-    (host.folder / "gpus.csv").write_text(gpus(), encoding="utf-8")
-    (host.folder / "apps.csv").write_text("pid, process_name, gpu_uuid, used_gpu_memory\n", encoding="utf-8")
+    reset_gpus(host.folder)
     shutil.rmtree(host.models, ignore_errors=True)
     checkpoint.write(host.models)
 
@@ -360,19 +285,18 @@ def _only_child(pid: int, seconds: float = 5) -> int:
 def _end(pid: int, number: signal.Signals, seconds: float = 10) -> None:
     """Signal a process and wait until it is gone."""
     deadline = time.monotonic() + seconds
-    try:
+    if alive(pid):
         os.kill(pid, number)
-        while time.monotonic() < deadline:
-            _reap(pid)
-            os.kill(pid, 0)
-            time.sleep(0.02)
-    except ProcessLookupError:
-        return
-
-
-def _reap(pid: int) -> None:
-    try:
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with suppress(ChildProcessError):
+        # a child of this process; another may have started this lab
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        # not ours: another process started this lab
-        return
+
+
+def alive(pid: int) -> bool:
+    """Whether the process still runs; one that only waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

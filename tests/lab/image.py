@@ -36,6 +36,19 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+SHIMS: Mapping[str, str] = {
+    # what a check inside the image imports from the real one
+    "smg/__init__.py": "",
+    "smg/smg_rs.py": "from beamdeploy.sandbox.probes import "
+    "get_available_reasoning_parsers, get_available_tool_call_parsers  # noqa: F401\n",
+    "smg/launch_router.py": "from beamdeploy.sandbox.probes import parse_router_args  # noqa: F401\n",
+    "tokenspeed/__init__.py": '__version__ = "0.1.1"\n',
+    "tokenspeed/runtime/__init__.py": "",
+    "tokenspeed/runtime/utils/__init__.py": "",
+    "tokenspeed/runtime/utils/server_args.py": "from beamdeploy.sandbox.probes import ServerArgs  # noqa: F401\n",
+}
+
+
 def sources() -> dict[str, Path]:
     """Path in the image → file here, of the stand-in's own code and data."""
     names = [PACKAGE / "__init__.py", *sorted((PACKAGE / "sandbox").glob("*.py"))]
@@ -45,7 +58,7 @@ def sources() -> dict[str, Path]:
 
 def key() -> str:
     """What the image depends on, as a short hash."""
-    digest = hashlib.sha256(f"{sys.version} {sys.base_prefix} {dict(VARIANTS)}".encode())
+    digest = hashlib.sha256(f"{sys.version} {sys.base_prefix} {dict(VARIANTS)} {dict(SHIMS)}".encode())
     for path in (Path(__file__), *sources().values()):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -91,12 +104,14 @@ def write_rootfs(target: Path) -> None:
     with tarfile.open(target, "w", dereference=True) as tar:
         for name, path in sorted(files().items()):
             tar.add(path.resolve(), arcname=name, recursive=False)
-        for name in ("sh", "cat", "ls", "sleep", "env", "kill", "ps", "wget"):
+        for name in ("sh", "cat", "ls", "sleep", "env", "kill", "ps", "true", "wget"):
             _link(tar, f"bin/{name}", "busybox")
         for name in ("python3", "python"):
             _link(tar, f"usr/local/bin/{name}", str(python()))
         _text(tar, "usr/local/bin/tokenspeed", SCRIPT.format(python=python()), 0o755)
         _link(tar, "usr/local/bin/ts", "tokenspeed")
+        for name, text in SHIMS.items():
+            _text(tar, f"opt/standin/{name}", text, 0o644)
         _text(tar, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644)
         for name, mode in (("tmp", 0o1777), ("root", 0o700), ("weights", 0o755)):
             entry = tarfile.TarInfo(name)

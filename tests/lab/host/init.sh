@@ -5,6 +5,7 @@ set -eu
 folder=$1 address=$2 network=$3
 
 mount --make-rprivate /
+hostname "$(basename "$folder")"
 # /run is the host's own: docker.sock, flock files. Home and weights lie in the host's folder.
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/lock /run/sshd
