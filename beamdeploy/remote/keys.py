@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,13 @@ class KeyAuth:
 
     def authenticate(self, transport: Any) -> None:
         """HostError: no key was accepted; says which were offered for which user."""
+        with ExitStack() as agents:
+            self._offer_all(transport, self._agent_keys(agents))
+
+    def _offer_all(self, transport: Any, agent: list[Any]) -> None:
         from paramiko import AuthenticationException, SSHException
 
-        for label, key in self._keys():
+        for label, key in self._keys(agent):
             self.offered.append(label)
             try:
                 left = transport.auth_publickey(self.target.user, key)
@@ -47,8 +52,7 @@ class KeyAuth:
                 raise self._refused(f"the server also wants {', '.join(left)}")
         raise self._refused("")
 
-    def _keys(self) -> Iterator[tuple[str, Any]]:
-        agent = self._agent_keys()
+    def _keys(self, agent: list[Any]) -> Iterator[tuple[str, Any]]:
         stated = (self.target.stated_key,) if self.target.stated_key else ()
         for path in stated:
             if not os.path.exists(path):
@@ -64,9 +68,9 @@ class KeyAuth:
             elif Path(path).name not in _DEFAULTS:
                 self.unusable.append(f"{path} (IdentityFile in the ssh configuration) does not exist")
 
-    def _agent_keys(self) -> list[Any]:
+    def _agent_keys(self, agents: ExitStack) -> list[Any]:
         try:
-            keys = _ask_agent(self.target.identity_agent)
+            keys = _ask_agent(self.target.identity_agent, agents)
         except (OSError, _ssh_exception()) as error:
             self.unusable.append(f"the agent does not answer: {error}")
             return []
@@ -114,15 +118,15 @@ def _ssh_exception() -> type[Exception]:
     return SSHException
 
 
-def _ask_agent(identity_agent: str | None) -> tuple[Any, ...]:
-    """The agent's keys; its connection lives as long as they do. `identity_agent`: IdentityAgent of ssh_config."""
+def _ask_agent(identity_agent: str | None, agents: ExitStack) -> tuple[Any, ...]:
+    """The agent's keys, of use until `agents` closes. `identity_agent`: IdentityAgent of ssh_config."""
     from paramiko.agent import AgentSSH
 
     path = os.environ.get("SSH_AUTH_SOCK") if identity_agent in (None, "SSH_AUTH_SOCK") else identity_agent
     path = os.environ.get(path[1:]) if path and path.startswith("$") else path
     if not path or not os.path.exists(os.path.expanduser(path)):
         return ()
-    connection = socket.socket(socket.AF_UNIX)
+    connection = agents.enter_context(socket.socket(socket.AF_UNIX))
     connection.settimeout(20)
     connection.connect(os.path.expanduser(path))
     agent: Any = AgentSSH()

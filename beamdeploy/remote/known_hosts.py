@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -57,7 +56,7 @@ def _key(name: str, file: str, number: int, fields: list[str]) -> KnownKey | Non
         return None
     try:
         return KnownKey(file, number, marker, fields[1], base64.b64decode(fields[2], validate=True))
-    except binascii.Error:
+    except ValueError:
         return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+from contextlib import suppress
 from typing import Any
 
 
@@ -26,22 +27,25 @@ def _from_host(channel: Any, sock: socket.socket) -> None:
             sock.sendall(received)
         sock.shutdown(socket.SHUT_WR)
     except (OSError, EOFError):
-        channel.close()
+        _close(channel)
 
 
 def _to_host(channel: Any, sock: socket.socket) -> None:
     with sock:
-        try:
+        # an error: the host's side went first
+        with suppress(OSError, EOFError):
             while sent := sock.recv(1 << 16):
                 channel.sendall(sent)
             if not _hung_up(sock):
                 channel.shutdown_write()
                 _wait_for_hang_up(sock)
-        except (OSError, EOFError):
-            # the host's side went first
-            pass
-        finally:
-            channel.close()
+        _close(channel)
+
+
+def _close(channel: Any) -> None:
+    # closing says so to the host, which may be gone
+    with suppress(OSError, EOFError):
+        channel.close()
 
 
 def _hung_up(sock: socket.socket) -> bool:

@@ -10,6 +10,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -51,7 +52,7 @@ class SshSession:
             out, err = self._collect(channel, words, start + timeout + GRACE)
             exit = self._exit(channel, words, start, timeout)
         finally:
-            channel.close()
+            _close(channel)
         return Result(tuple(words), exit, self._own(out, err, words), _text(after_mark(err) or b""))
 
     def script(self, text: str, args: Sequence[str], *, timeout: int) -> Result:
@@ -72,7 +73,7 @@ class SshSession:
             exit = self._exit(channel, words, start, timeout)
         finally:
             # the end of stdin is what stops the words on the host
-            channel.close()
+            _close(channel)
         return Result(tuple(words), exit, lines.last, "")
 
     def channel(self, port: int, address: str = "127.0.0.1", *, timeout: float = 10.0) -> socket.socket:
@@ -199,6 +200,12 @@ class SshSession:
         what = f"the server forbids forwarding to {place}"
         remedy = "set `AllowTcpForwarding yes` (or `local`) and a PermitOpen that includes it in the host's sshd_config"
         return HostError(Problem(what, remedy, where=self.host.name), exit=FAILED)
+
+
+def _close(channel: Any) -> None:
+    # closing says so to the host, which may be gone
+    with suppress(OSError, EOFError):
+        channel.close()
 
 
 def _timed_exit(status: int, late: bool) -> int | None:

@@ -60,7 +60,7 @@ def resolve(host: Host, config_lines: Iterable[str]) -> Target:
         identity_files=tuple(map(_path, settings.get("identityfile", _DEFAULT_KEYS))),
         identities_only=_one(settings, "identitiesonly") == "yes",
         identity_agent=_one(settings, "identityagent"),
-        proxy_jump=_hops(jump, hostname, port),
+        proxy_jump=_hops(jump, {host.name, host.address, hostname}, port),
         proxy_command=command and _expanded(command, {"h": hostname, "p": str(port), "r": user, "n": host.name}),
     )
 
@@ -94,10 +94,11 @@ def _path(text: str) -> str:
     return os.path.expanduser(text.strip('"'))
 
 
-def _hops(jump: str | None, hostname: str, port: int) -> tuple[str, ...]:
+def _hops(jump: str | None, names: set[str | None], port: int) -> tuple[str, ...]:
     """The bastions of "a,b"; like ssh, a host that is its own bastion (`Host *`) needs none."""
     hops = tuple((jump or "").split(",")) if jump and jump != "none" else ()
-    return () if any(parse_hop(hop)[1:] == (hostname, port) for hop in hops) else hops
+    places = [parse_hop(hop)[1:] for hop in hops]
+    return () if any(address in names and at in (None, port) for address, at in places) else hops
 
 
 def parse_hop(hop: str) -> tuple[str | None, str, int | None]:
