@@ -505,6 +505,8 @@ def _plain(text: str) -> tuple[object, _Fault | None]:
 
 def _fault(text: str) -> _Fault | None:
     """Why text that is no plain word, number or truth cannot stay unquoted, if so."""
+    if len(text) > 400:  # no number or date that anyone wrote, and the patterns below are not linear
+        return None
     quote = f'quote it if it is text: "{_short(text)}"'
     if text in _SAID_TRUE or text in _SAID_FALSE:
         means = "true" if text in _SAID_TRUE else "false"
@@ -622,6 +624,8 @@ def _complaint(complaint: str, context: str, line: str, col: int) -> _Fault:
         return "this looks like a template: {{ … }} is not filled in here", _TEMPLATE, "BD009"
     if char == "\t" or "tab" in complaint:
         return "a tab stands where YAML wants blanks", "use blanks to indent, never tabs", "BD006"
+    if "nest" in complaint:
+        return f"more than {MAX_DEPTH} levels are nested", "is it the right file?", "BD018"
     if "quoted scalar" in context and "escape" not in complaint:
         return "the quote is not closed", "close it with the same quote at the end of the text", "BD007"
     if "mapping values are not allowed" in complaint:
