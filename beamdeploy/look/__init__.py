@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from beamdeploy.look.answers import get_all
 from beamdeploy.look.facts import Facts
 from beamdeploy.look.parse import parse
-from beamdeploy.remote import Session
+
+if TYPE_CHECKING:
+    from beamdeploy.remote import Session
 
 SECONDS = 120
 

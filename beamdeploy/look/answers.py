@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from http.client import HTTPException, HTTPResponse
 from socket import socket
+from typing import TYPE_CHECKING
 
 from beamdeploy.errors import HostError
 from beamdeploy.look.facts import Answer
-from beamdeploy.remote import Session
+
+if TYPE_CHECKING:
+    from beamdeploy.remote import Session
 
 SECONDS = 5.0
 LARGEST = 1 << 20

@@ -42,12 +42,12 @@ def parse(found: Sequence[Frame], words: tuple[str, ...]) -> Asked:
 def _failed(frame: Frame) -> bool:
     # what was listed a moment ago may be gone when it is inspected: absent, not failed
     inspected = frame.section in ("docker.containers", "docker.image_inspect")
-    gone = all(any(word in line.lower() for word in GONE) for line in frame.err.splitlines() if line.strip())
+    gone = all(any(word in line.lower() for word in GONE) for line in frame.err.split("\n") if line.strip())
     return frame.exit != 0 and not (inspected and frame.err.strip() and gone)
 
 
 def _rows(found: Sequence[Frame], section: str) -> Iterator[dict[str, Any]]:
-    for line in _text(found, section).splitlines():
+    for line in _text(found, section).split("\n"):
         if line.startswith("{"):
             yield json.loads(line)
 
@@ -113,6 +113,12 @@ def _ports(published: Mapping[str, Iterable[Mapping[str, str]] | None]) -> Itera
 def explain(failed: Frame, words: tuple[str, ...], found: Sequence[Frame]) -> Problem:
     """Why docker gave no answer, in a user's words, with the remedy."""
     said = failed.err.lower()
+    if words[0] == "sudo" and failed.exit == 127:
+        return Problem(
+            "`become` is set, but there is no sudo on this host",
+            "install sudo there, or remove `become` and let the user use docker itself (docker group)",
+            rule="BD233",
+        )
     if words[0] == "sudo" and (said.startswith("sudo: a ") or "not in the sudoers" in said or "not allowed" in said):
         return _sudo(failed)
     if failed.exit == 127 or "command not found" in said:
@@ -190,4 +196,4 @@ def _program(words: tuple[str, ...]) -> str:
 
 
 def _first(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "it said nothing")
+    return next((line.strip() for line in text.split("\n") if line.strip()), "it said nothing")

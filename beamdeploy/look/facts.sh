@@ -59,30 +59,32 @@ track_docker() {
   frame docker.hook 0 "$(hook)"
 }
 
-# Whether --gpus can work: dockerd takes the hook from its own PATH. "yes", "no", or nothing where we may not see it.
+# Whether --gpus can work: dockerd takes the hook from its own PATH. "yes", "no", or nothing where we may not see it
+# or several daemons differ.
 hook() {
-  if command -v nvidia-container-runtime-hook >/dev/null 2>&1; then
-    echo yes
-    return
-  fi
-  answer=
+  answers=
   for comm in $(grep -lx dockerd /proc/[0-9]*/comm 2>/dev/null); do
-    if [ -r "${comm%comm}environ" ]; then
-      paths=$(tr '\0' '\n' 2>/dev/null <"${comm%comm}environ" | sed -n 's/^PATH=//p')
-      answer=no
-      old=$IFS
-      IFS=:
-      for folder in $paths; do
-        [ ! -x "$folder/nvidia-container-runtime-hook" ] || answer=yes
-      done
-      IFS=$old
-      [ "$answer" = no ] || break
-    else
-      answer=
-      break
+    answers="$answers $(hook_of "${comm%/comm}")"
+  done
+  case "$answers " in
+    *' no '*' yes '* | *' yes '*' no '*) ;;
+    *' no '*) echo no ;;
+    *' yes '*) echo yes ;;
+    *) ! command -v nvidia-container-runtime-hook >/dev/null 2>&1 || echo yes ;;
+  esac
+}
+
+hook_of() { # /proc/PID of a dockerd
+  [ -r "$1/environ" ] || return 0
+  folders_on_path=$(tr '\0' '\n' 2>/dev/null <"$1/environ" | sed -n 's/^PATH=//p')
+  IFS=:
+  for at in $folders_on_path; do
+    if [ -x "$at/nvidia-container-runtime-hook" ]; then
+      echo yes
+      return
     fi
   done
-  echo "$answer"
+  echo no
 }
 
 track_containers() {
@@ -275,11 +277,13 @@ safetensors() { # size name...
     fi
   done
   index=/dev/null
+  indexed=
   if [ -r model.safetensors.index.json ]; then
     index=model.safetensors.index.json
+    indexed=1
     echo O
   fi
-  headers "$@" | names=$names awk "$reduce" phase=index RS=, "$index" phase=header RS=} -
+  headers "$@" | names=$names indexed=$indexed awk "$reduce" phase=index RS=, "$index" phase=header RS=} -
 }
 
 # Only the header of each file is read: 8 bytes of length, then that many bytes, from one open file.
@@ -307,7 +311,6 @@ headers() { # size name...
 reduce='
   BEGIN { FS = "\""; total = split(ENVIRON["names"], name, "\n"); for (i = 1; i < total; i++) number[name[i]] = i }
   phase == "index" {
-    indexed = 1
     if (!inside) {
       at = index($0, "\"weight_map\"")
       if (!at) next
@@ -354,7 +357,7 @@ reduce='
       i = place[tensor]
       if (!missing[i]++ || tensor < lost[i]) lost[i] = tensor
     }
-    if (indexed && !closed) print "E\t" (inside ? "it ends in the middle" : "it holds no weight_map")
+    if (ENVIRON["indexed"] && !closed) print "E\t" (inside ? "it ends in the middle" : "it holds no weight_map")
     for (shard in count) printf "I\t%d\t%s\n", count[shard], shard
     for (i = 1; i < total; i++) {
       implied = size[i] < 0 || broken[i] ? "-" : sprintf("%.0f", 8 + size[i] + end[i])
@@ -387,7 +390,8 @@ main() {
     shift
   done
   limit=
-  if command -v timeout >/dev/null 2>&1; then limit='timeout 30'; fi
+  # busybox' timeout leaves a watcher behind that keeps the pipe open for up to a second a question
+  if timeout --version >/dev/null 2>&1; then limit='timeout 30'; fi
   printf '@@%s begin\n' "$nonce"
   frame path 0 "$PATH"
   set -- track_ports

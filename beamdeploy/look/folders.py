@@ -42,7 +42,7 @@ def _weights(found: Sequence[Frame], number: int, name: str, root: str) -> Weigh
         return None
     if frame.exit == HIDDEN:
         return Weights(name, (File(".", None, readable=False),), {}, None, "", (), ())
-    lines = [line.split("\t") for line in frame.text.splitlines()]
+    lines = [line.split("\t") for line in frame.text.split("\n")]
     index = {cells[2]: int(cells[1]) for cells in _of(lines, "I", 3)}
     error = next((cells[1] for cells in _of(lines, "E", 2)), "")
     prefix = f"{section}.text."

@@ -38,7 +38,7 @@ def _ss(line: str) -> Listener | None:
     address, _, port = cells[3].rpartition(":")
     user = re.search(r'\("([^"]*)",pid=(\d+)', cells[5] if len(cells) == 6 else "")
     # ss writes the interface of a link-local address, and "*" for both families
-    plain = address.strip("[]").partition("%")[0]
+    plain = address.partition("%")[0].strip("[]")
     owner = (int(user[2]), user[1]) if user else (None, None)
     return Listener(plain, int(port), *owner) if port.isdigit() else None
 
