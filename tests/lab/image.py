@@ -132,7 +132,7 @@ def _text(tar: tarfile.TarFile, name: str, text: str, mode: int) -> None:
 
 
 def docker(socket: Path, *words: str) -> str:
-    """What a docker command prints. CalledProcessError: it failed."""
+    """What a docker command prints. RuntimeError: it failed."""
     done = subprocess.run(("docker", "--host", f"unix://{socket}", *words), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"docker {' '.join(words)}: {done.stderr.strip()}")
