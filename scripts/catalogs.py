@@ -54,9 +54,10 @@ def flag(raw: Mapping[str, object]) -> dict[str, object]:
     """One flag in the project's shape; keys that say nothing are left out, `takes_value` never is."""
     kept: dict[str, object] = {"flag": raw["flag"], "takes_value": raw.get("takes_value", True)}
     kept |= {key: raw[key] for key in LISTS if raw.get(key)}
-    kept |= {"negatives": words for words in [negatives(raw)] if words}
     kept |= {key: raw[key] for key in SCALARS if raw.get(key) is not None}
     kept |= {key: True for key in SWITCHES if raw.get(key)}
+    if negatives(raw):
+        kept["negatives"] = negatives(raw)
     if raw.get("default") is not None:
         kept["default"] = raw["default"]
     return kept
