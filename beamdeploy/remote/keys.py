@@ -38,14 +38,11 @@ class KeyAuth:
             self.offered.append(label)
             try:
                 left = transport.auth_publickey(self.target.user, key)
-            except AuthenticationException as error:
-                if not transport.is_active():
-                    raise self._refused(str(error)) from error
             except SSHException as error:
-                # the server ends the connection after some tries (MaxAuthTries, six by default)
                 if not transport.is_active():
-                    raise self._refused(str(error)) from error
-                self.unusable.append(f"{label}: {error}")
+                    raise self._hung_up() from error
+                if not isinstance(error, AuthenticationException):
+                    self.unusable.append(f"{label}: {error}")
             else:
                 if not left:
                     return
@@ -99,6 +96,11 @@ class KeyAuth:
         what = f"{self.target}: the key file {path} does not exist"
         remedy = "`identity_file` (or ansible_ssh_private_key_file) in the inventory names it: correct that path"
         return HostError(Problem(what, remedy, where=self.where), exit=UNREACHABLE)
+
+    def _hung_up(self) -> HostError:
+        """A server ends the connection after some tries (MaxAuthTries, six by default)."""
+        self.remedies.append("name the right key (identity_file), or set IdentitiesOnly yes in the ssh configuration")
+        return self._refused("the server hung up after these keys, as it does after MaxAuthTries")
 
     def _refused(self, reason: str) -> HostError:
         offered = f"offered for user {self.target.user!r}: {'; '.join(self.offered) or 'no key at all'}"

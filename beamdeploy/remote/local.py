@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import IO
 
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.inventory import Host
@@ -50,7 +52,7 @@ class LocalSession:
         process = self._start(timed(words, timeout), stderr=subprocess.STDOUT)
         assert process.stdout is not None
         try:
-            while output := os.read(process.stdout.fileno(), 1 << 16):
+            while output := self._read(process.stdout, words, start + timeout + GRACE):
                 lines.feed(output)
             lines.end()
             process.wait(GRACE)
@@ -85,6 +87,12 @@ class LocalSession:
         except FileNotFoundError as error:
             what = f"this machine has no `{words[0]}`"
             raise HostError(Problem(what, "install coreutils", where=self.host.name), exit=FAILED) from error
+
+    def _read(self, stream: IO[bytes], words: Sequence[str], until: float) -> bytes:
+        """The next bytes; none at the end."""
+        if not select.select([stream], [], [], max(0.0, until - time.monotonic()))[0]:
+            raise self._silent(words)
+        return os.read(stream.fileno(), 1 << 16)
 
     def _silent(self, words: Sequence[str]) -> HostError:
         what = f"{words[0]} did not end in time, and could not be ended"

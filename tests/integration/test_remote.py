@@ -410,6 +410,16 @@ def test_keys_of_the_agent_open_a_session(server: Sshd, agent: Callable[[Path], 
     open_session(server.host(identity_file=None)).close()
 
 
+def test_more_keys_than_the_server_tries_are_explained(agent: Callable[[Path], None], server: Sshd) -> None:
+    with folder() as path, sshd(path, "MaxAuthTries 2") as strict:
+        for name in ("one", "two", "three"):
+            make_key(path / name)
+            agent(path / name)
+        problem = failure(strict.host(identity_file=None)).problems[0]
+    assert "(one)" in problem.what and "(two)" in problem.what and "MaxAuthTries" in problem.what
+    assert "IdentitiesOnly" in problem.remedy
+
+
 def string(content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
