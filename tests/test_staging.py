@@ -394,3 +394,65 @@ def test_without_a_block_size_there_is_nothing_to_compare_with(root: Path) -> No
 
 def test_another_method_has_no_block_size(root: Path) -> None:
     assert drafted(root, 5, method="eagle3") == []
+
+
+def limited(root: Path, *, tp: int | None = None, length: int | None = None, config: object) -> list[tuple[str, str]]:
+    write(root / "nvfp4", {"config.json": config})
+    folder = Folder("nvfp4", f"{root}/nvfp4", "model.weights.path", tensor_parallel=tp, gpus=tp, max_model_len=length)
+    return [(p.level, f"{p.what} | {p.remedy}".replace(str(root), "M")) for p in check(folder, weights(root, "nvfp4"))]
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "tp"), [(64, 8, 4), (64, 4, 8), (48, 6, 12), (64, None, 8)])
+def test_heads_that_divide_or_are_copied_evenly(root: Path, heads: int, kv_heads: int | None, tp: int) -> None:
+    config = {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    assert limited(root, tp=tp, config=config) == []
+    assert limited(root, tp=tp, config={"text_config": config}) == []
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "tp", "what", "sizes"),
+    [
+        (64, 8, 3, "64 attention heads, which do not divide by", "1, 2"),
+        (52, 52, 8, "52 attention heads, which do not divide by", "1, 2, 4"),
+        (48, 6, 4, "6 KV heads, which neither divide by nor divide", "1, 2, 3"),
+    ],
+)
+def test_heads_that_do_not_divide(root: Path, heads: int, kv_heads: int, tp: int, what: str, sizes: str) -> None:
+    config = {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    assert limited(root, tp=tp, config=config) == [
+        (
+            "error",
+            f"M/nvfp4/config.json has {what} `engine.tensor_parallel: {tp}` "
+            f"| set `engine.tensor_parallel` to one of {sizes}",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"max_position_embeddings": 131072},
+        {"max_position_embeddings": 32768, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        {"text_config": {"max_position_embeddings": 131072}},
+    ],
+    ids=["equal", "rope-scaled", "text-config"],
+)
+def test_a_context_that_the_model_has(root: Path, config: object) -> None:
+    assert limited(root, length=131072, config=config) == []
+
+
+def test_a_context_longer_than_the_models(root: Path) -> None:
+    assert limited(root, length=131072, config={"max_position_embeddings": 65536}) == [
+        (
+            "error",
+            "`engine.max_model_len: 131072` is longer than M/nvfp4/config.json allows: max_position_embeddings 65536. "
+            "The engine refuses this at start unless told otherwise by its own override "
+            "(TOKENSPEED_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1) | set `engine.max_model_len: 65536` or less",
+        )
+    ]
+    scaled = {"max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}
+    assert [level for level, _ in limited(root, length=131073, config=scaled)] == ["error"]
+
+
+def test_a_context_of_a_model_that_names_none_is_a_note(root: Path) -> None:
+    assert [level for level, _ in limited(root, length=131072, config={"model_type": "beam"})] == ["info"]

@@ -227,7 +227,7 @@ folder_lines() {
   done
   for name in "$@"; do
     if [ -L "$name" ] && [ ! -e "$name" ]; then
-      printf 'F\t-\t0\t%s\t%s\t%s\n' "$name" "$(readlink "$name")" "$(readlink -f "$name")"
+      printf 'F\t-\t0\t%s\t%s\t%s\n' "$name" "$(readlink -- "$name")" "$(readlink -f -- "$name")"
     fi
   done
   stat -L -c '%s %n' -- "$@" 2>/dev/null | entries
@@ -242,7 +242,7 @@ entries() { # reads "size name" lines
     readable=1
     [ -r "$name" ] || readable=0
     if [ -L "$name" ]; then
-      printf 'F\t%s\t%s\t%s\t%s\t%s\n' "$size" "$readable" "$name" "$(readlink "$name")" "$(readlink -f "$name")"
+      printf 'F\t%s\t%s\t%s\t%s\t%s\n' "$size" "$readable" "$name" "$(readlink -- "$name")" "$(readlink -f -- "$name")"
     else
       printf 'F\t%s\t%s\t%s\t-\t-\n' "$size" "$readable" "$name"
     fi

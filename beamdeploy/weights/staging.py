@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from beamdeploy.errors import Problem
 from beamdeploy.look.facts import File, Shard, Weights
-from beamdeploy.weights import drafter, quantization
+from beamdeploy.weights import drafter, limits, quantization
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tiktoken.model", "vocab.tiktoken")
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
@@ -21,8 +21,9 @@ class Folder:
     """One staged folder as the recipe sees it.
 
     `path` is relative to the host's model_dir, `host_path` absolute; `field` is the recipe's ("model.weights.path").
-    `role` is "target" or "drafter"; `quantization` what the recipe asks for. `num_speculative_tokens`, `method` and
-    `engine` matter for a drafter. `chat_template`: the recipe brings its own, so none is needed here.
+    `role` is "target" or "drafter"; `quantization` what the recipe asks for. `num_speculative_tokens` and `method`
+    matter for a drafter, `max_model_len` for a target. `gpus`: how many the recipe has. `chat_template`: the recipe
+    brings its own, so none is needed here.
     """
 
     path: str
@@ -36,6 +37,7 @@ class Folder:
     engine: str = "tokenspeed"
     max_model_len: int | None = None
     chat_template: bool = False
+    gpus: int | None = None
 
 
 def check(folder: Folder, facts: Weights | None) -> tuple[Problem, ...]:
@@ -60,6 +62,8 @@ def check(folder: Folder, facts: Weights | None) -> tuple[Problem, ...]:
         *findings,
         *unread,
         *quantization.check(folder.host_path, folder.quantization, folder.role, config, facts),
+        *limits.check_heads(folder.host_path, folder.tensor_parallel, folder.gpus, config),
+        *limits.check_length(folder.host_path, folder.role, folder.engine, folder.max_model_len, config),
         *drafter.check(folder.role, folder.method, folder.engine, folder.num_speculative_tokens, config),
     )
 
