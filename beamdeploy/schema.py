@@ -74,12 +74,23 @@ def _strict() -> Any:
     """Draft 2020-12, with `4.0` no integer (it would be rendered as 4.0) and patterns as JSON Schema means them."""
     types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
     extend: Any = jsonschema.validators.extend  # untyped there
-    return extend(Draft202012Validator, validators={"pattern": _pattern_errors}, type_checker=types)
+    keywords = {"pattern": _pattern_errors, "properties": _properties_errors}
+    return extend(Draft202012Validator, validators=keywords, type_checker=types)
 
 
 def _pattern_errors(_: Any, pattern: str, instance: object, __: Schema) -> Iterator[_Error]:
     if isinstance(instance, str) and not _regex(pattern).search(instance):
         yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _properties_errors(validator: Any, properties: Schema, instance: object, schema: Schema) -> Iterator[_Error]:
+    """As in jsonschema, but a key whose schema is `false` is told with its path, which is lost there."""
+    for error in Draft202012Validator.VALIDATORS["properties"](validator, properties, instance, schema):
+        if error.schema is not False:
+            yield error
+    for name in instance if isinstance(instance, dict) else ():
+        if properties.get(name) is False:
+            yield jsonschema.ValidationError(f"{name} is not allowed here", path=[name])
 
 
 @cache
@@ -408,9 +419,12 @@ def _never(error: _Error, path: Place, _: _Place) -> Iterable[_Fault]:
     return (_Fault(path, "BD041", what, "remove one of them" if banned else "change one of the values"),)
 
 
+def _barred(_: _Error, path: Place, __: _Place) -> Iterable[_Fault]:
+    return (_Fault(path, "BD041", f"{dotted(path)} cannot be given here", "remove it", key=True),)
+
+
 def _other(error: _Error, path: Place, _: _Place) -> Iterable[_Fault]:
-    message = "this is not allowed here" if error.validator is None else error.message
-    return (_Fault(path, "BD042", f"{dotted(path)}: {message}", "see the key's description in the schema"),)
+    return (_Fault(path, "BD042", f"{dotted(path)}: {error.message}", "see the key's description in the schema"),)
 
 
 def _branches(error: _Error, path: Place, around: _Place) -> Iterable[_Fault]:
@@ -447,6 +461,7 @@ def _scalar_branches(
     groups: Sequence[Sequence[_Error]], error: _Error, path: Place, around: _Place
 ) -> Iterable[_Fault]:
     """One branch left: its faults. Several: one fault that names what each of them takes."""
+    groups = [errors for errors in groups if not _foreign(errors, error.instance)] or groups
     if len(groups) == 1:
         return [fault for each in groups[0] for fault in _faults(each, around)]
     choices = [value for errors in groups for each in errors for value in _choices_of(each)]
@@ -458,6 +473,12 @@ def _scalar_branches(
     near = _near(str(error.instance), choices)
     remedy = f"did you mean {near}?" if near else "give it one of these forms"
     return (_Fault(path, "BD035", f"{dotted(path)}: {_shown(error.instance)} is not {said}", remedy),)
+
+
+def _foreign(errors: Sequence[_Error], value: object) -> bool:
+    """Whether a branch takes fixed values only, and none of the value's own type."""
+    choices = [choice for each in errors for choice in _choices_of(each)]
+    return bool(choices) and all(type(choice) is not type(value) for choice in choices)
 
 
 def _choices_of(error: _Error) -> list[object]:
@@ -512,6 +533,7 @@ _BY_KEYWORD: Mapping[str, Callable[[_Error, Place, _Place], Iterable[_Fault]]] =
     "enum": _choice,
     "const": _choice,
     "pattern": _pattern,
+    "properties": _barred,
     "uniqueItems": _unique,
     "dependentRequired": _dependent,
     "not": _never,
