@@ -25,7 +25,7 @@ import jsonschema
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-from beamdeploy.documents import Document, Place, dotted
+from beamdeploy.documents import MAX_PROBLEMS, Document, Place, dotted
 from beamdeploy.errors import Problem
 
 Schema = Mapping[str, Any]
@@ -74,13 +74,25 @@ def _strict() -> Any:
     """Draft 2020-12, with `4.0` no integer (it would be rendered as 4.0) and patterns as JSON Schema means them."""
     types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
     extend: Any = jsonschema.validators.extend  # untyped there
-    keywords = {"pattern": _pattern_errors, "properties": _properties_errors}
+    keywords = {"pattern": _pattern_errors, "properties": _properties_errors, "uniqueItems": _unique_errors}
     return extend(Draft202012Validator, validators=keywords, type_checker=types)
 
 
 def _pattern_errors(_: Any, pattern: str, instance: object, __: Schema) -> Iterator[_Error]:
     if isinstance(instance, str) and not _regex(pattern).search(instance):
         yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _unique_errors(_: Any, wanted: object, instance: object, __: Schema) -> Iterator[_Error]:
+    """In linear time, which comparing each with each is not."""
+    if wanted and isinstance(instance, list) and _repeats(instance):
+        yield jsonschema.ValidationError("an item is in the list twice")
+
+
+def _repeats(items: Sequence[object]) -> list[int]:
+    """The places of the items that stood in the list before."""
+    first: dict[str, int] = {}
+    return [at for at, item in enumerate(items) if first.setdefault(json.dumps(item, sort_keys=True), at) != at]
 
 
 def _properties_errors(validator: Any, properties: Schema, instance: object, schema: Schema) -> Iterator[_Error]:
@@ -119,15 +131,18 @@ class _Place:
 def _problems(document: Document, validator: Any) -> tuple[Problem, ...]:
     around = _Place(document, validator.schema)
     found: dict[tuple[Place, str, str], _Fault] = {}
-    for error in validator.iter_errors(document.data):
-        for fault in _faults(error, around):
-            # null is told once, not for its type and its choices; so is one missing key of two branches
-            what = "" if fault.rule == "BD031" else fault.what
-            found.setdefault((fault.path, fault.rule, what), fault)
+    for fault in (fault for error in validator.iter_errors(document.data) for fault in _faults(error, around)):
+        if _already_told(document, fault.path):
+            continue
+        if len(found) >= MAX_PROBLEMS:
+            fault = _Fault((), "BD026", f"more than {MAX_PROBLEMS} problems; not all are told", "is it the right file?")
+        # null is told once, not for its type and its choices; so is one missing key of two branches
+        found.setdefault((fault.path, fault.rule, "" if fault.rule == "BD031" else fault.what), fault)
+        if fault.rule == "BD026":
+            break
     problems = [
         document.problem(fault.path, fault.what, fault.remedy, rule=fault.rule, key=fault.key)
         for fault in found.values()
-        if not _already_told(document, fault.path)
     ]
     return tuple(sorted(problems, key=lambda each: (each.line or 0, each.col or 0, each.rule, each.what)))
 
@@ -391,13 +406,10 @@ def _bound(error: _Error, path: Place, _: _Place) -> Iterable[_Fault]:
 
 
 def _unique(error: _Error, path: Place, _: _Place) -> Iterable[_Fault]:
-    seen: list[str] = []
-    for at, item in enumerate(error.instance):
-        word = json.dumps(item, sort_keys=True)
-        if word in seen:
-            here = (*path, at)
-            yield _Fault(here, "BD038", f"{dotted(here)}: {_shown(item)} is in the list twice", "remove one of them")
-        seen.append(word)
+    for at in _repeats(error.instance):
+        here = (*path, at)
+        what = f"{dotted(here)}: {_shown(error.instance[at])} is in the list twice"
+        yield _Fault(here, "BD038", what, "remove one of them")
 
 
 def _dependent(error: _Error, path: Place, _: _Place) -> Iterable[_Fault]:

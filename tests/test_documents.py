@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -244,6 +246,18 @@ def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
         (Problem("this is a folder", "name a file in it", file=str(tmp_path), rule="BD001"),),
     )
     assert [problem.rule for problem in load("a\0b")[1]] == ["BD001"]
+
+
+def test_a_dash_is_standard_input() -> None:
+    words = (sys.executable, "-c", "from beamdeploy.documents import load; d, p = load('-'); print(d.file, d.data, p)")
+    done = subprocess.run(words, input="a: 1\n", text=True, capture_output=True, check=True)
+    assert done.stdout == "- {'a': 1} ()\n"
+
+
+def test_reading_does_not_wait_for_the_schema_library() -> None:
+    code = "import sys, beamdeploy.documents; print('jsonschema' in sys.modules)"
+    done = subprocess.run((sys.executable, "-c", code), text=True, capture_output=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_a_file_that_is_not_utf8_is_told_at_the_byte(tmp_path: Path) -> None:

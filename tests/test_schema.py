@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from beamdeploy.documents import Document, load
+from beamdeploy.documents import MAX_PROBLEMS, Document, load
 from beamdeploy.errors import Problem
 from beamdeploy.schema import check, check_against, defaults, defaults_from, load_schema
 
@@ -279,6 +280,14 @@ def test_a_recipe_that_points_elsewhere_is_unknown_keys_and_nothing_is_fetched(m
         "unknown key $ref",
         "unknown key engine.$ref",
     ]
+
+
+def test_a_file_of_strange_keys_is_answered_in_time() -> None:
+    document = document_of("".join(f"k{at}: {at}\n" for at in range(100_000)))
+    began = time.monotonic()
+    problems = check(document, "recipe")
+    assert len(problems) == MAX_PROBLEMS + 1
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("name", ["recipe", "inventory", "lock"])
