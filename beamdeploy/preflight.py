@@ -197,7 +197,8 @@ def _overlap(one: str, other: str) -> bool:
 
 def _weights(spec: Spec, facts: Facts) -> Iterator[Problem]:
     for folder in staged_folders(spec):
-        yield from check(folder, facts.weights.get(folder.path))
+        if folder.path in facts.weights:  # where model_dir could not be seen, a blocker has said so
+            yield from check(folder, facts.weights[folder.path])
 
 
 def staged_folders(spec: Spec) -> tuple[Folder, ...]:
@@ -224,4 +225,6 @@ def _folder(spec: Spec, path: str, field: str, role: str, quantization: str | No
         method=speculative.method if speculative else None,
         engine=recipe.engine.name,
         max_model_len=recipe.engine.max_model_len,
+        gpus=recipe.hardware.count,
+        chat_template="chat-template" in recipe.engine.args,
     )

@@ -68,7 +68,8 @@ def render(recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | No
     digest = digest_of_words(words)
     settings = settings_of(recipe.source, image=image.word, model_dir=host.model_dir, gpus=_gpus(recipe, host))
     deployed = Deployed(recipe.name, digest, words, recipe.source, settings)
-    labelled = (*words[:2], *label_words(deployed), *words[2:])
+    place = words.index("--entrypoint") if "--entrypoint" in words else 2
+    labelled = (*words[:place], *label_words(deployed), *words[place:])
     return Spec(host, recipe, engine, image, labelled, digest, settings, used)
 
 

@@ -180,6 +180,9 @@ class _Way:
 
 
 def _ssh_exception() -> type[Exception]:
+    # Every thread begins with fabric: paramiko's modules import each other in circles, and two threads that enter them
+    # at different places at once see them half made.
+    importlib.import_module("fabric")
     from paramiko import SSHException
 
     return SSHException

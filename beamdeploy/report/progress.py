@@ -83,9 +83,11 @@ class Progress:
         """No live lines while something else is shown or asked on the terminal."""
         live = self._live is not None
         self.__exit__(None, None, None)
-        yield
-        if live:
-            self.__enter__()
+        try:
+            yield
+        finally:
+            if live:
+                self.__enter__()
 
     def __rich__(self) -> Text:
         # The mapping is replaced and never changed: the thread that draws needs no lock, so it cannot wait for ours.

@@ -83,6 +83,7 @@ def sshd_config(home: Path, address: str) -> str:
         "KbdInteractiveAuthentication no",
         "StrictModes no",
         "UsePAM no",
+        "LogLevel VERBOSE",
         "PrintMotd no",
         "UseDNS no",
         "MaxStartups 100",
