@@ -128,7 +128,7 @@ def apply(
 def question(spec: Spec) -> Question:
     """What must be known of a host before its plan."""
     recipe = spec.recipe
-    port = recipe.container.port
+    address, port = recipe.container.address, recipe.container.port
     return Question(
         name=recipe.name,
         images=(spec.image.word,),
@@ -137,7 +137,7 @@ def question(spec: Spec) -> Question:
         ports=(port,),
         docker=spec.host.docker_words,
         need_gpus=True,
-        http=((port, spec.engine.ready), (port, "/v1/models")),
+        http=((address, port, spec.engine.ready), (address, port, "/v1/models")),
     )
 
 

@@ -4,54 +4,68 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.look.facts import Answer
 from beamdeploy.remote import Session
 
-_ANY = {"0.0.0.0": "127.0.0.1", "[::]": "::1"}
+_ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 _MOST_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an HTTP question got: the status, or None with the reason why there was none."""
+
+    status: int | None
+    body: str = ""
+    reason: str = ""
 
 
 def ask(
     session: Session, address: str, port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout: float = 10
 ) -> Answer:
-    """GET `path`, or POST `body` as JSON. No answer is an `Answer` without status and with the reason.
+    """GET `path`, or POST `body` as JSON, through the session; by a tool of the host where forwarding is forbidden.
 
-    HostError: the server forbids forwarding and has neither curl nor wget.
+    HostError: the server forbids forwarding and has neither curl nor wget. `address` is one of the host's own.
     """
-    target = _ANY.get(address, address).strip("[]")
     try:
-        return _over_channel(session, target, port, path, body, timeout)
+        return ask_over_channel(session, address, port, path, body=body, timeout=timeout)
     except HostError as error:
         if not any("AllowTcpForwarding" in problem.what + problem.remedy for problem in error.problems):
             raise
-        return _with_a_tool_there(session, f"http://{_ANY.get(address, address)}:{port}{path}", body, timeout, error)
+        return _with_a_tool_there(session, f"http://{_reached(address)}:{port}{path}", body, timeout, error)
 
 
-def _over_channel(
-    session: Session, address: str, port: int, path: str, body: Mapping[str, Any] | None, timeout: float
+def ask_over_channel(
+    session: Session, address: str, port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout: float = 10
 ) -> Answer:
+    """The same over a channel only; may be called beside a command that runs. HostError: forwarding is forbidden."""
+    target = _reached(address).strip("[]")
     try:
-        channel = session.channel(port, address, timeout=min(timeout, 10.0))
+        channel = session.channel(port, target, timeout=min(timeout, 10.0))
     except OSError as error:
-        return Answer(None, reason=f"nothing answers on {address}:{port} ({error.strerror or error})")
-    connection = http.client.HTTPConnection(address, port, timeout=timeout)
+        return Answer(None, reason=f"nothing answers on {target}:{port} ({error.strerror or error})")
+    connection = http.client.HTTPConnection(target, port, timeout=timeout)
     connection.sock = channel
     try:
         channel.settimeout(timeout)
         _send(connection, path, body)
         response = connection.getresponse()
         return Answer(response.status, response.read(_MOST_BYTES).decode("utf-8", "replace"))
-    except (TimeoutError, socket.timeout):  # noqa: UP041  # paramiko raises socket.timeout by that name
-        return Answer(None, reason=f"no answer within {timeout:g} s")
+    except TimeoutError:
+        return Answer(None, reason=f"{target}:{port} gave no answer within {timeout:g} s")
     except (OSError, http.client.HTTPException, EOFError) as error:
-        return Answer(None, reason=f"the connection broke ({str(error) or type(error).__name__})")
+        return Answer(None, reason=f"{target}:{port} gave no HTTP answer ({str(error) or type(error).__name__})")
     finally:
         connection.close()
+
+
+def _reached(address: str) -> str:
+    """Where a server that is published on all addresses is reached on its own host."""
+    return _ANY.get(address, address)
 
 
 def _send(connection: http.client.HTTPConnection, path: str, body: Mapping[str, Any] | None) -> None:

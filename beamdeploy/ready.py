@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from beamdeploy.endpoint import ask
+from beamdeploy.endpoint import Answer, ask
 from beamdeploy.errors import FAILED, NOT_READY, HostError, Problem
-from beamdeploy.look.facts import Answer
 from beamdeploy.remote import Session
 from beamdeploy.render import Spec
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from beamdeploy import errors
-from beamdeploy.endpoint import ask
+from beamdeploy.endpoint import Answer, ask
 from beamdeploy.engines import engine_facts, names
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.fleet import each
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, read_labels
 from beamdeploy.look import Question, look
-from beamdeploy.look.facts import Answer, Container, Facts
+from beamdeploy.look.facts import Container, Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.preflight import PREVIOUS
 from beamdeploy.remote import Session, open_session

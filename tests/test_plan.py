@@ -9,10 +9,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from beamdeploy.endpoint import Answer
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST, NAME, SPEC, Change
 from beamdeploy.lock import Lock
-from beamdeploy.look.facts import Answer, Container, Docker, Facts, Gpu, Gpus, Image, Listener, Weights
+from beamdeploy.look.facts import Container, Docker, Facts, Gpu, Gpus, Image, Listener, Weights
 from beamdeploy.plan import Plan, plan_apply, plan_destroy
 from beamdeploy.recipe import load_recipe
 from beamdeploy.render import Spec, render

@@ -26,7 +26,7 @@ class Question:
     `name`: a container (it and its ".previous" are looked up beside all that carry our label); None: all of ours.
     `images`: "repo@sha256:…", "repo:tag" or "sha256:<id>". `folders` lie below `model_dir`. `ports`: TCP ports of
     which listeners and publishing containers are told. `docker`: the words that start docker; none: it is not asked.
-    `http`: (port, path) pairs to GET at the same time.
+    `http`: (address, port, path) to GET at the same time.
     """
 
     name: str | None = None
@@ -36,7 +36,7 @@ class Question:
     ports: tuple[int, ...] = ()
     docker: tuple[str, ...] = ("docker",)
     need_gpus: bool = True
-    http: tuple[tuple[int, str], ...] = ()
+    http: tuple[tuple[str, int, str], ...] = ()
 
 
 def look(session: Session, question: Question) -> Facts:

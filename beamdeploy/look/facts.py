@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from beamdeploy.endpoint import Answer
 from beamdeploy.errors import Problem
 
 
@@ -164,15 +165,6 @@ class Weights:
     shards: tuple[Shard, ...]
     pointers: tuple[LfsPointer, ...]
     chat_template_in_tokenizer: bool = False
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What an HTTP question got: the status, or None with the reason why there was none."""
-
-    status: int | None
-    body: str = ""
-    reason: str = ""
 
 
 @dataclass(frozen=True)
