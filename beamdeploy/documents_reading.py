@@ -86,13 +86,13 @@ class Reading:
     def note(self, mark: Mark, what: str, remedy: str, rule: str, fault: Place | None = None) -> None:
         if fault is not None:
             self.faults.add(fault)
-        self.problems.append(Problem(what, remedy, file=self.file, line=mark.line, col=mark.col, rule=rule))
+        self.problems.append(Problem(what[:400], remedy, file=self.file, line=mark.line, col=mark.col, rule=rule))
         if len(self.problems) > MAX_PROBLEMS:
             what = f"more than {MAX_PROBLEMS} problems; the rest of the file was not looked at"
             self.stop(mark, what, "is it the right file?", "BD026")
 
     def stop(self, mark: Mark, what: str, remedy: str, rule: str) -> None:
-        self.problems.append(Problem(what, remedy, file=self.file, line=mark.line, col=mark.col, rule=rule))
+        self.problems.append(Problem(what[:400], remedy, file=self.file, line=mark.line, col=mark.col, rule=rule))
         raise _Stop
 
     def walk(self) -> None:
