@@ -28,6 +28,20 @@ class Result:
         return self.exit == 0
 
 
+class Held(Protocol):
+    """A process on the host that lives as long as it hears a line now and then. `said`: the first line it printed."""
+
+    said: str
+
+    def beat(self) -> None:
+        """Let it hear a line. OSError: it has ended, or the connection is lost."""
+        ...
+
+    def close(self) -> None:
+        """End its stdin, which ends it."""
+        ...
+
+
 class Session(Protocol):
     """An open way to one host. Used by one thread at a time, except `channel`, which any thread may call.
 
@@ -53,6 +67,10 @@ class Session(Protocol):
 
         What `line` raises ends the remote process and is passed on; a lost connection ends the process, too.
         """
+        ...
+
+    def hold(self, text: str, args: Sequence[str], *, timeout: int) -> Held:
+        """Start a script that reads lines from stdin as long as it is to live; wait `timeout` s for its first line."""
         ...
 
     def channel(self, port: int, address: str = "127.0.0.1", *, timeout: float = 10.0) -> socket.socket:
@@ -86,4 +104,4 @@ def open_session(host: Host, *, accept_new: bool = False, connect_timeout: int =
     return connect(host, accept_new=accept_new, timeout=connect_timeout)
 
 
-__all__ = ["Result", "Session", "open_session"]
+__all__ = ["Held", "Result", "Session", "open_session"]

@@ -14,7 +14,7 @@ from typing import IO
 
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.inventory import Host
-from beamdeploy.remote import Result
+from beamdeploy.remote import Held, Result
 from beamdeploy.remote.lines import Lines
 from beamdeploy.remote.words import KILL_AFTER, script_words, timed
 
@@ -63,6 +63,16 @@ class LocalSession:
         exit = _timed_exit(process.returncode, time.monotonic() - start >= timeout)
         return Result(tuple(words), exit, lines.last, "")
 
+    def hold(self, text: str, args: Sequence[str], *, timeout: int) -> Held:
+        """See `Session.hold`."""
+        words = script_words(text, args)
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        assert process.stdout is not None
+        said, until = b"", time.monotonic() + timeout
+        while b"\n" not in said and (more := self._read(process.stdout, words, until)):
+            said += more
+        return HeldProcess(process, said.decode(errors="replace").partition("\n")[0])
+
     def channel(self, port: int, address: str = "127.0.0.1", *, timeout: float = 10.0) -> socket.socket:
         """See `Session.channel`."""
         return socket.create_connection((address, port), timeout)
@@ -97,6 +107,26 @@ class LocalSession:
     def _silent(self, words: Sequence[str]) -> HostError:
         what = f"{words[0]} did not end in time, and could not be ended"
         return HostError(Problem(what, "look at load, disk and docker daemon", where=self.host.name), exit=FAILED)
+
+
+class HeldProcess:
+    """See `Held`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], said: str) -> None:
+        self.said = said
+        self._process = process
+
+    def beat(self) -> None:
+        """See `Held.beat`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"beat\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        """See `Held.close`."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        _end(self._process)
 
 
 def _timed_exit(returncode: int, late: bool) -> int | None:

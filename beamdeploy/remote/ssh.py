@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from beamdeploy.errors import FAILED, UNREACHABLE, HostError, Problem
 from beamdeploy.inventory import Host
-from beamdeploy.remote import Result
+from beamdeploy.remote import Held, Result
 from beamdeploy.remote.lines import Lines
 from beamdeploy.remote.pump import as_socket
-from beamdeploy.remote.words import KILL_AFTER, after_mark, command_line, followed, framed, script_words
+from beamdeploy.remote.words import KILL_AFTER, after_mark, command_line, followed, framed, held, script_words
 
 # the host keeps the time; these seconds more are for a host that does not
 GRACE = KILL_AFTER + 15
@@ -75,6 +75,20 @@ class SshSession:
             # the end of stdin is what stops the words on the host
             _close(channel)
         return Result(tuple(words), exit, lines.last, "")
+
+    def hold(self, text: str, args: Sequence[str], *, timeout: int) -> Held:
+        """See `Session.hold`."""
+        words = script_words(text, args)
+        until = time.monotonic() + timeout
+        channel = self._execute(words, held(words))
+        try:
+            said = self._first(channel, words, until)
+            while b"\n" not in said and (more := self._receive(channel, words, until)):
+                said += more
+        except BaseException:
+            _close(channel)
+            raise
+        return HeldChannel(channel, _text(said).partition("\n")[0])
 
     def channel(self, port: int, address: str = "127.0.0.1", *, timeout: float = 10.0) -> socket.socket:
         """See `Session.channel`."""
@@ -200,6 +214,22 @@ class SshSession:
         what = f"the server forbids forwarding to {place}"
         remedy = "set `AllowTcpForwarding yes` (or `local`) and a PermitOpen that includes it in the host's sshd_config"
         return HostError(Problem(what, remedy, where=self.host.name), exit=FAILED)
+
+
+class HeldChannel:
+    """See `Held`."""
+
+    def __init__(self, channel: Any, said: str) -> None:
+        self.said = said
+        self._channel = channel
+
+    def beat(self) -> None:
+        """See `Held.beat`."""
+        self._channel.sendall(b"beat\n")
+
+    def close(self) -> None:
+        """See `Held.close`."""
+        _close(self._channel)
 
 
 def _close(channel: Any) -> None:

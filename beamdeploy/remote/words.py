@@ -40,6 +40,11 @@ def framed(words: Sequence[str], timeout: int) -> tuple[str, ...]:
     return ("sh", "-c", _FRAME, _MARK, *timed(words, timeout))
 
 
+def held(words: Sequence[str]) -> tuple[str, ...]:
+    """The words, with a mark on stdout and stderr, reading the channel's own stdin."""
+    return ("sh", "-c", _FRAME, _MARK, *words)
+
+
 def followed(words: Sequence[str], timeout: int) -> tuple[str, ...]:
     """The timed words, with a mark on stdout, that end when stdin ends."""
     return ("sh", "-c", _FOLLOW_FRAME, _MARK, *timed(words, timeout))
