@@ -1,0 +1,105 @@
+"""What a schema cannot say: all rules, and what they find in a recipe. One module a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from beamdeploy import documents, engines, hardware, recipe, schema
+from beamdeploy.documents import Document
+from beamdeploy.engines.catalog import catalog
+from beamdeploy.engines.traits import Traits, traits
+from beamdeploy.errors import InputError, Problem
+from beamdeploy.lock import Lock, load_lock
+from beamdeploy.models import model_of
+from beamdeploy.recipe import Recipe
+from beamdeploy.rules import (
+    arguments,
+    combinations,
+    container,
+    engine,
+    environment,
+    flags,
+    gpus,
+    image,
+    model,
+    parallel,
+    request,
+    speculative,
+    values,
+)
+from beamdeploy.rules.rule import Rule, Subject
+
+RULES: tuple[Rule, ...] = (
+    *engine.RULES,
+    *flags.RULES,
+    *arguments.RULES,
+    *values.RULES,
+    *parallel.RULES,
+    *model.RULES,
+    *gpus.RULES,
+    *combinations.RULES,
+    *speculative.RULES,
+    *container.RULES,
+    *environment.RULES,
+    *image.RULES,
+    *request.RULES,
+)
+"""All rules that are checked here. `pages.all_rules()` has those of the other modules as well."""
+
+
+def recipe_problems(document: Document) -> tuple[Problem, ...]:
+    """Everything that is wrong with a well-formed recipe; the rules are asked when it holds to the schema."""
+    problems = recipe.recipe_problems(document)
+    if problems:
+        return problems
+    built = recipe.build(schema.defaults(document.data, "recipe"), document.file)
+    return check(document, built, _lock_beside(document.file))
+
+
+def _lock_beside(file: str) -> Lock | None:
+    """The lock of a recipe; None: there is none, or it is none, which is said where that file is checked."""
+    try:
+        return load_lock(file)
+    except InputError:
+        return None
+
+
+def check(document: Document, wanted: Recipe, lock: Lock | None) -> tuple[Problem, ...]:
+    """Everything that the rules find in a recipe that holds to the schema, in the order of the file."""
+    found = _findings(document, subject(wanted, lock))
+    return tuple(sorted(found, key=lambda each: (each.line or 0, each.col or 0, each.rule)))
+
+
+def subject(wanted: Recipe, lock: Lock | None) -> Subject:
+    """The recipe with all that is known of its engine, GPU family and model."""
+    known = engines.engine_facts(wanted.engine.name) if wanted.engine.name in _names() else None
+    weights, drafting = wanted.model.weights, wanted.speculative
+    served = model_of(weights.source, wanted.model.served_name)
+    drafter = drafting.drafter if drafting else None
+    return Subject(
+        recipe=wanted,
+        lock=lock,
+        engine=known,
+        catalog=catalog(known.name, wanted.engine.catalog or known.catalog) if known else None,
+        traits=(traits(known.name) if known else None) or Traits(),
+        family=hardware.family(wanted.hardware.gpu),
+        model=served,
+        variant=served.variant(weights.source) if served else None,
+        drafter=served.drafter(drafter.source) if served and drafter else None,
+    )
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(engines.names())
+
+
+def _findings(document: Document, looked_at: Subject) -> Iterator[Problem]:
+    for rule in RULES:
+        assert rule.check is not None
+        for found in rule.check(looked_at):
+            level = found.level or rule.level
+            yield documents.problem(
+                document, found.place, found.what, found.remedy, rule=rule.id, level=level, key=found.key
+            )

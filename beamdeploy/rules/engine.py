@@ -1,0 +1,100 @@
+"""Rules on which engine, which catalog, and what the recipe says is not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from beamdeploy import engines
+from beamdeploy.engines.catalog import catalogs
+from beamdeploy.rules.rule import Finding, Rule, Subject, closest, listed
+from beamdeploy.rules.values import CHECKED, unknown
+
+
+def _engine(subject: Subject) -> Iterator[Finding]:
+    name = subject.recipe.engine.name
+    if subject.engine is None:
+        near = closest(name, engines.names())
+        remedy = f"Did you mean {near}?" if near else f"Known: {listed(engines.names())}."
+        yield Finding("engine.name", f"engine.name: there is no engine {name}", remedy)
+
+
+def _catalog(subject: Subject) -> Iterator[Finding]:
+    if subject.engine is None or subject.catalog is not None:
+        return
+    name, wanted = subject.engine.name, subject.recipe.engine.catalog or subject.engine.catalog
+    known = catalogs(name)
+    near = closest(wanted, known, 0.5)
+    remedy = f"Did you mean {near}?" if near else f"{name} has: {listed(known)}."
+    yield Finding("engine.catalog", f"engine.catalog: {name} has no flag catalog {wanted}", remedy)
+
+
+def _nothing_there(subject: Subject) -> Iterator[Finding]:
+    for index, path in enumerate(subject.recipe.engine.unverified):
+        argument = path.removeprefix("engine.args.")
+        there = argument in subject.recipe.engine.args if argument != path else path in CHECKED
+        if there and (argument != path or subject.setting(path) is not None):
+            continue
+        near = closest(path, CHECKED)
+        what = (
+            f"engine.unverified: the recipe sets no {path}"
+            if path in CHECKED
+            else (f"engine.unverified: {path} is no setting that a catalog checks")
+        )
+        remedy = f"Did you mean {near}?" if near and near != path else "Remove it from engine.unverified."
+        yield Finding(("engine", "unverified", index), what, remedy)
+
+
+def _verified(subject: Subject) -> Iterator[Finding]:
+    for index, path in enumerate(subject.recipe.engine.unverified):
+        if subject.catalog is None or subject.setting(path) is None or path not in CHECKED:
+            continue
+        if unknown(subject, path) is None:
+            what = f"engine.unverified: {path}: {subject.setting(path)} is in the catalog {subject.catalog.version}"
+            yield Finding(("engine", "unverified", index), what, "Remove it: it is checked like any other setting.")
+
+
+RULES = (
+    Rule(
+        "BD301",
+        "The engine is not known",
+        "error",
+        "Words, start-up rules and log lines belong to one engine; without them nothing can be rendered or checked.",
+        "engine:\n  name: tokenspeeed  # <-",
+        "engine:\n  name: tokenspeed",
+        "the folders of beamdeploy/engines",
+        _engine,
+    ),
+    Rule(
+        "BD302",
+        "The flag catalog is not known",
+        "error",
+        "A catalog is the list of flags that one version or image of an engine takes. Without it no flag is checked "
+        "before the server has loaded.",
+        "engine:\n  catalog: bean  # <-",
+        "engine:\n  catalog: beam",
+        "the files flags-CATALOG.json of the engine's folder",
+        _catalog,
+    ),
+    Rule(
+        "BD303",
+        "engine.unverified names a setting that is not there",
+        "warning",
+        "The list says which values are meant although no catalog knows them. A name in it that the recipe does not "
+        "set, or that no catalog checks, hides nothing and is probably misspelt.",
+        "engine:\n  unverified:\n    - parsers.tool_calls  # <-",
+        "engine:\n  unverified:\n    - parsers.tool_call\nparsers:\n  tool_call: beam2",
+        "",
+        _nothing_there,
+    ),
+    Rule(
+        "BD304",
+        "engine.unverified names a setting whose value is known",
+        "warning",
+        "The value is in the catalog, so that the exception is not needed any more; left there, it would hide a later "
+        "misspelling.",
+        "engine:\n  unverified:\n    - parsers.tool_call  # <-",
+        "engine:\n  unverified:\n    - parsers.tool_call\nparsers:\n  tool_call: beam2",
+        "",
+        _verified,
+    ),
+)
