@@ -4,46 +4,76 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from dataclasses import replace
 
 from beamdeploy import documents, errors, schema
+from beamdeploy.check_ignores import Choice, without_ignored
+from beamdeploy.check_kinds import is_ours, kind_of
 from beamdeploy.documents import Document
 from beamdeploy.errors import Problem
 from beamdeploy.inventory import inventory_problems
 from beamdeploy.outcome import Report
-from beamdeploy.recipe import recipe_problems
+from beamdeploy.rules import recipe_problems
 
 
-def check_all(names: Iterable[str]) -> Report:
-    """The report on all files: exit 2 when any has an error."""
-    files = [file for name in names for file in _files(name)]
-    problems = tuple(problem for file in files for problem in check_file(file))
+def check_all(names: Iterable[str], choice: Choice | None = None, *, strict: bool = False) -> Report:
+    """The report on all files, and on those in all folders; exit 2 when any has an error.
+
+    `strict`: warnings are errors. Files of a folder that are not ours are counted, not checked.
+    """
+    files, skipped, problems = [], 0, []
+    for file, walked in _files(names):
+        found = check_file(file, walked=walked)
+        if found is None:
+            skipped += 1
+            continue
+        files.append(file)
+        problems += [problem for problem in found if choice is None or choice.wants(problem)]
+    if strict:
+        problems = [replace(each, level="error") if each.level == "warning" else each for each in problems]
     failed = any(problem.level == "error" for problem in problems)
-    return Report("Validate", errors.BAD_INPUT if failed else errors.DONE, problems=problems, details={"files": files})
+    exit = errors.BAD_INPUT if failed else errors.DONE
+    return Report("Validate", exit, problems=_sorted(problems), details={"files": files, "skipped": skipped})
 
 
-def check_file(file: str) -> tuple[Problem, ...]:
-    """Everything that is wrong with one file."""
+def check_file(file: str, *, walked: bool = False) -> tuple[Problem, ...] | None:
+    """Everything that is wrong with one file. None: it was found in a folder, and is not ours."""
     document, problems = documents.load(file)
-    if document is None or problems:
-        return problems
+    if walked and not is_ours(file, document, problems):
+        return None
+    return problems if document is None else without_ignored(document, _problems(document, problems))
+
+
+def _problems(document: Document, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
     kind = kind_of(document)
-    if kind == "recipe":
-        return recipe_problems(document)
-    return inventory_problems(file) if kind == "inventory" else schema.check(document, kind)
+    if kind == "inventory" and document.file != "-":
+        return inventory_problems(document.file)  # it knows which doubts about YAML are none of ours
+    if problems:
+        return (*problems, *schema.check(document, kind))  # its values may not be used, the schema skips them
+    return recipe_problems(document) if kind == "recipe" else schema.check(document, kind)
 
 
-def kind_of(document: Document) -> str:
-    """recipe, inventory or lock, as the document's keys say."""
-    data = document.data if isinstance(document.data, dict) else {}
-    if data.get("kind") == "Lock" or document.file.endswith(".lock.yaml"):
-        return "lock"
-    groups = [key for key, value in data.items() if isinstance(value, dict) and {"hosts", "children"} & set(value)]
-    return "inventory" if ("all" in data or groups) and "apiVersion" not in data else "recipe"
+def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    return tuple(sorted(problems, key=lambda each: (each.file or "", each.line or 0, each.col or 0, each.rule)))
 
 
-def _files(name: str) -> Iterator[str]:
-    if name == "-" or not os.path.isdir(name):
-        yield name
-        return
-    yield from sorted(str(path) for path in Path(name).rglob("*") if path.suffix in (".yaml", ".yml"))
+def _files(names: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Every file once, and whether it was found in a folder."""
+    seen = set()
+    for name in names:
+        folder = name != "-" and os.path.isdir(name)
+        for file in _walk(name) if folder else (name,):
+            if file not in seen:
+                seen.add(file)
+                yield file, folder
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """The YAML files below a folder in order; hidden ones, links to folders and what is no file are left out."""
+    with os.scandir(folder) as entries:
+        found = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path)
+        elif entry.name.endswith((".yaml", ".yml")) and entry.is_file():
+            yield entry.path
