@@ -16,6 +16,7 @@ from beamdeploy.remote import Result, Session
 from beamdeploy.render import Spec
 
 _GPUS_FREE_WITHIN = 120
+_REMOVED_WITHIN = 60
 _FREE_MIB = 2048
 """A GPU that computes nothing still holds some hundred MiB for its driver and monitoring tools."""
 _KILLED = 137
@@ -62,7 +63,9 @@ def _stop(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Ac
 
 def stop(session: Session, host: Host, step: Step) -> tuple[Problem, ...]:
     """Stop with grace; a warning if it had to be killed. HostError: it could not be stopped."""
-    _checked(session, host, step)
+    result = session.run(step.words, timeout=step.timeout)
+    if not result.ok and is_there(session, host, f"id={step.container}"):
+        raise _failure(host, step, result)
     code = ("inspect", "--format", "{{.State.ExitCode}}", str(step.container))
     if session.run((*host.docker_words, *code), timeout=60).out.strip() != str(_KILLED):
         return ()
@@ -84,8 +87,12 @@ def _remove(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
 def remove(session: Session, host: Host, step: Step) -> None:
     """Remove a container; one that removes itself is as good. HostError: it is still there."""
     result = session.run(step.words, timeout=step.timeout)
-    if not result.ok and is_there(session, host, f"id={step.container}"):
-        raise _failure(host, step, result)
+    until = time.monotonic() + _REMOVED_WITHIN
+    while not result.ok and is_there(session, host, f"id={step.container}"):
+        # "removal … is already in progress": a container of `docker run --rm` removes itself when it is stopped
+        if "already in progress" not in result.err or time.monotonic() > until:
+            raise _failure(host, step, result)
+        time.sleep(0.2)
 
 
 def _run(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:

@@ -18,7 +18,8 @@ class Sign:
     remedy: str
 
 
-# Texts of docker 20.10 to 28 and of the distribution registry. The order matters: the first that matches is said.
+# Texts of docker 20.10 to 28, of its init (tini 0.19), and of the distribution registry.
+# The order matters: the first that matches is said.
 SIGNS = (
     Sign(
         r"could not select device driver|nvidia-container-cli|unknown or invalid runtime name: nvidia",
@@ -37,12 +38,12 @@ SIGNS = (
         "Look at `docker ps -a` on the host: another run may have made it. Apply again.",
     ),
     Sign(
-        r"exec: .*: executable file not found|exec: .*no such file or directory",
+        r"exec: .*: executable file not found|exec: .*no such file or directory|exec \S+ failed: No such file",
         "the image has no such program: it is not an image of this engine, or its entrypoint is elsewhere",
         "Check image.reference and engine.name.",
     ),
     Sign(
-        r"exec: .*permission denied|exec format error",
+        r"exec: .*permission denied|exec format error|exec \S+ failed: (Permission denied|Exec format error)",
         "the image's program cannot be executed",
         "Check image.reference: the file is not executable, or was built for another architecture.",
     ),
@@ -104,7 +105,7 @@ def docker_failure(result: Result, where: str) -> Problem:
     """Why a docker command failed; docker's own last line is kept."""
     text = result.err.strip() or result.out.strip()
     line = next((row for row in reversed(text.splitlines()) if row.strip() and "--help" not in row), "")
-    sign = next((sign for sign in SIGNS if re.search(sign.text, text)), None)
+    sign = _sign(text)
     if result.exit == 124:
         return Problem(f"{_said(result)} did not end in time", "Look at the docker daemon's log on the host.", where)
     if sign is not None:
@@ -113,6 +114,16 @@ def docker_failure(result: Result, where: str) -> Problem:
         return not_on_path(where)
     ended = "ended abnormally" if result.exit is None else f"failed with exit code {result.exit}"
     return Problem(f"{_said(result)} {ended}: {line}", "Run it by hand on the host to see more.", where)
+
+
+def program_failure(log: str) -> Sign | None:
+    """Why the image's program never ran: with --init docker starts the init, and only the log tells. None: it ran."""
+    lines = log.strip().splitlines()
+    return _sign(lines[-1]) if lines and lines[-1].startswith("[FATAL tini") else None
+
+
+def _sign(text: str) -> Sign | None:
+    return next((sign for sign in SIGNS if re.search(sign.text, text)), None)
 
 
 def not_on_path(where: str) -> Problem:

@@ -9,7 +9,7 @@ from beamdeploy.errors import Problem
 from beamdeploy.inventory import Host
 from beamdeploy.label import Change, changes, read_labels
 from beamdeploy.look.facts import Container, Facts
-from beamdeploy.preflight import PREVIOUS, image_there, own, preflight, previous, stranger
+from beamdeploy.preflight import PREVIOUS, image_there, name_problems, own, preflight, previous
 from beamdeploy.render import Spec
 
 PULL_TIMEOUT = 4 * 3600
@@ -74,11 +74,9 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
 
 def plan_destroy(host: Host, name: str, facts: Facts, stop_timeout: int) -> Plan:
     """What takes the deployment `name` off the host."""
-    named = next((container for container in facts.containers if container.name == name), None)
-    if facts.blockers:
-        return Plan(host.name, "blocked", problems=tuple(problem.at(host.name) for problem in facts.blockers))
-    if named is not None and read_labels(named.labels) is None:
-        return Plan(host.name, "blocked", problems=(stranger(named).at(host.name),))
+    blocking = facts.blockers or tuple(name_problems(name, facts.containers))
+    if blocking:
+        return Plan(host.name, "blocked", problems=tuple(problem.at(host.name) for problem in blocking))
     ours = [each for each in (own(name, facts.containers), previous(name, facts.containers)) if each is not None]
     steps = tuple(step for container in ours for step in _removal(host, container, stop_timeout))
     return Plan(host.name, "destroy" if steps else "unchanged", steps)

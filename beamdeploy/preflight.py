@@ -24,7 +24,7 @@ def preflight(spec: Spec, facts: Facts) -> tuple[Problem, ...]:
         *_docker(facts),
         *_gpus(spec, facts.gpus),
         *_image(spec, facts),
-        *_name(spec, facts.containers),
+        *name_problems(spec.recipe.name, facts.containers),
         *_port(spec, facts),
         *_weights(spec, facts),
     )
@@ -35,12 +35,12 @@ def preflight(spec: Spec, facts: Facts) -> tuple[Problem, ...]:
 
 def own(spec_name: str, containers: tuple[Container, ...]) -> Container | None:
     """Our container of that name; None: there is none."""
-    return _named(spec_name, containers)
+    return _named(spec_name, spec_name, containers)
 
 
 def previous(spec_name: str, containers: tuple[Container, ...]) -> Container | None:
     """The container that an earlier apply kept aside."""
-    return _named(spec_name + PREVIOUS, containers)
+    return _named(spec_name + PREVIOUS, spec_name, containers)
 
 
 def image_there(spec: Spec, facts: Facts) -> Image | None:
@@ -62,9 +62,10 @@ def _is_tag(ref: ImageRef, text: str) -> bool:
     return (repository(tagged.name), tagged.tag) == (repository(ref.name), ref.tag or "latest")
 
 
-def _named(name: str, containers: tuple[Container, ...]) -> Container | None:
+def _named(name: str, deployment: str, containers: tuple[Container, ...]) -> Container | None:
     found = next((container for container in containers if container.name == name), None)
-    return found if found is not None and read_labels(found.labels) is not None else None
+    deployed = read_labels(found.labels) if found is not None else None
+    return found if deployed is not None and deployed.name == deployment else None
 
 
 def _docker(facts: Facts) -> Iterator[Problem]:
@@ -134,14 +135,28 @@ def _image(spec: Spec, facts: Facts) -> Iterator[Problem]:
         )
 
 
-def _name(spec: Spec, containers: tuple[Container, ...]) -> Iterator[Problem]:
-    found = next((container for container in containers if container.name == spec.recipe.name), None)
-    if found is not None and read_labels(found.labels) is None:
-        yield stranger(found)
+def name_problems(name: str, containers: tuple[Container, ...]) -> Iterator[Problem]:
+    """A container of the deployment's name that another one made, or nobody of ours, is never touched."""
+    found = next((container for container in containers if container.name == name), None)
+    deployed = read_labels(found.labels) if found is not None else None
+    if found is not None and deployed is None:
+        yield _stranger(found)
+    if found is not None and deployed is not None and deployed.name != name:
+        yield _of_another(found, deployed.name)
 
 
-def stranger(container: Container) -> Problem:
-    """A container of our name that we did not make is never touched."""
+def _of_another(container: Container, deployment: str) -> Problem:
+    """One name is one deployment: a container that was renamed by hand belongs to the one that its label names."""
+    return Problem(
+        f"the container {container.name} ({container.image}, {container.state}) belongs to another deployment of "
+        f"beamdeploy: {container.name} is asked for, its label says {deployment}",
+        f"It is not touched. If it was renamed by hand, give it its name back (docker rename {container.name} "
+        f"{deployment}), or give the recipe another name.",
+        "name",
+    )
+
+
+def _stranger(container: Container) -> Problem:
     return Problem(
         f"a container named {container.name} ({container.image}, {container.state}) is there, and does not carry "
         "beamdeploy's label",

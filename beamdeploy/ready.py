@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from beamdeploy.diagnose import program_failure
 from beamdeploy.endpoint import Answer, ask
 from beamdeploy.errors import FAILED, NOT_READY, HostError, Problem
 from beamdeploy.remote import Session
@@ -160,8 +161,9 @@ def _check_alive(session: Session, spec: Spec, container: str, state: State) -> 
     else:
         return
     tail = log_tail(session, spec, container).rstrip()
-    problem = Problem(f"{what}. Its last lines:\n{tail}", "The first error above is the cause; correct the recipe.")
-    raise _failed(problem, spec, "start")
+    sign = program_failure(tail)
+    cause, remedy = (f": {sign.what}", sign.remedy) if sign else ("", "The first error above is the cause; correct it.")
+    raise _failed(Problem(f"{what}{cause}. Its last lines:\n{tail}", remedy), spec, "start")
 
 
 def _check_limits(spec: Spec, elapsed: float, still: float, last: str) -> None:

@@ -129,21 +129,28 @@ class Recipe:
 
 def load_recipe(file: str, overrides: Iterable[tuple[str, str]] = ()) -> Recipe:
     """The recipe in `file` ("-": standard input), with `-e PATH=VALUE` overrides. InputError: all that is wrong."""
+    return load_with_document(file, overrides)[0]
+
+
+def load_with_document(file: str, overrides: Iterable[tuple[str, str]] = ()) -> tuple[Recipe, Document]:
+    """The recipe as `load_recipe` gives it, and the document that it was read from."""
     document, problems = read_recipe(file)
     if document is None or problems:
         raise InputError(problems)
     data: Any = document.data
     for path, value in overrides:
         data = _override(document, data, path, value)
-    return build(schema.defaults(data, "recipe"), file)
+    return build(schema.defaults(data, "recipe"), file), document
 
 
 def read_recipe(file: str, text: str | None = None) -> tuple[Document | None, tuple[Problem, ...]]:
     """The checked document in `file`, or everything that is wrong with it."""
     document, problems = documents.load(file, text)
-    if document is None or problems:
-        return document, problems
-    return document, recipe_problems(document)
+    if document is None:
+        return None, problems
+    # all at once: what YAML said of a value is not said again for its kind
+    found = (*problems, *recipe_problems(document))
+    return document, tuple(sorted(found, key=lambda each: (each.line or 0, each.col or 0)))
 
 
 def recipe_problems(document: Document) -> tuple[Problem, ...]:
