@@ -7,6 +7,10 @@ from collections.abc import Generator
 
 import pytest
 
+from tests.lab.fixtures import clean_host, clean_hosts, lab
+
+__all__ = ["clean_host", "clean_hosts", "lab"]
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
