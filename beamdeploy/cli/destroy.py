@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from beamdeploy.cli import options
+from beamdeploy.cli import complete, options
 
 
 @click.command()
-@click.argument("target", metavar="[RECIPE|NAME]", required=False)
+@click.argument("target", metavar="[RECIPE|NAME]", required=False, shell_complete=complete.recipe_files)
 @options.hosts
 @options.yes
 @options.output

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from beamdeploy.cli import options
+from beamdeploy.cli import complete, options
 
 
 @click.command()
-@click.argument("target", metavar="RECIPE|NAME")
+@click.argument("target", metavar="RECIPE|NAME", shell_complete=complete.recipe_files)
 @options.hosts
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines as they come, until Ctrl-C.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.  [default: all]")

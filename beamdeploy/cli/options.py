@@ -7,7 +7,14 @@ from typing import Any, TypeVar
 
 import click
 
+from beamdeploy.cli import complete
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def recipe(command: F) -> F:
+    """`recipe: str`, a recipe's file"""
+    return click.argument("recipe", shell_complete=complete.recipe_files)(command)
 
 
 def inventory(command: F) -> F:
@@ -16,6 +23,7 @@ def inventory(command: F) -> F:
         "-i",
         "--inventory",
         envvar="BEAMDEPLOY_INVENTORY",
+        shell_complete=complete.inventories,
         metavar="WHERE",
         help="Inventory file or folder, 'user@host,' or 'sandbox'. "
         "[default: $BEAMDEPLOY_INVENTORY, then inventories/default.yaml]",
@@ -24,7 +32,13 @@ def inventory(command: F) -> F:
 
 def limit(command: F) -> F:
     """`limit: str | None`"""
-    return click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts and groups, as in Ansible.")(command)
+    return click.option(
+        "-l",
+        "--limit",
+        metavar="PATTERN",
+        shell_complete=complete.hosts,
+        help="Only these hosts and groups, as in Ansible.",
+    )(command)
 
 
 def overrides(command: F) -> F:
@@ -98,6 +112,36 @@ def unpinned(command: F) -> F:
     return click.option("--unpinned", is_flag=True, help="Go on with an image that has no digest and no lock.")(command)
 
 
+def waves(command: F) -> F:
+    """`serial: str | None`, `canary: bool`, `max_fail: int`, `order: str`"""
+    orders = click.Choice(["inventory", "reverse_inventory", "sorted", "reverse_sorted", "shuffle"])
+    for option in (
+        click.option("--serial", callback=_serial, metavar="N|N%", help="So many hosts at a time.  [default: all]"),
+        click.option("--canary", is_flag=True, help="The first host alone, before the others."),
+        click.option(
+            "--max-fail",
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="N",
+            help="Go on with the next wave while no more than N hosts have failed.",
+        ),
+        click.option("--order", type=orders, default="inventory", help="In which order, as in Ansible."),
+    ):
+        command = option(command)
+    return command
+
+
+def lock_wait(command: F) -> F:
+    """`lock_wait: float`, seconds"""
+    return click.option(
+        "--lock-wait",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="SECONDS",
+        help="Wait so long for another run on the same deployment and host.",
+    )(command)
+
+
 def yes(command: F) -> F:
     """`yes: bool`"""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
@@ -106,6 +150,13 @@ def yes(command: F) -> F:
 def hosts(command: F) -> F:
     """All that says where: inventory, limit, model_dir, gpus, accept_new."""
     return inventory(limit(model_dir(gpus(accept_new(command)))))
+
+
+def _serial(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    number = (given or "1").removesuffix("%")
+    if not (number.isascii() and number.isdigit() and int(number) > 0):
+        raise click.BadParameter(f"{given!r} is not a number of hosts or a percentage, such as 2 or 25%", ctx, param)
+    return given
 
 
 def _assignments(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

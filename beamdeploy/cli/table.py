@@ -7,8 +7,11 @@ from collections.abc import Mapping
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Check, without a server": {
         "validate": ("validate", "Check recipes, inventories and locks; say everything that is wrong."),
+        "explain": ("explain", "Say why a rule is a rule, with a bad and a good example."),
         "render": ("render", "Print the docker run command of a recipe."),
         "schema": ("schema", "Print the JSON Schema of recipes, inventories, locks or reports."),
+        "init": ("init", "Write a recipe and an inventory to begin with."),
+        "completion": ("completion", "Print what makes bash, zsh or fish complete words."),
     },
     "Deploy": {
         "plan": ("plan", "Show what apply would change, and why."),
@@ -18,6 +21,9 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Look": {
         "status": ("status", "Say what runs on each host and whether it is ready."),
         "logs": ("logs", "Show the log of a deployment."),
+    },
+    "Try": {
+        "sandbox": ("sandbox", "An emulated GPU server on this machine, for -i sandbox."),
     },
     "Image and weights": {
         "lock": ("lock", "Write down digests and checksums of what a recipe names."),

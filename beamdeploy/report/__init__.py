@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beamdeploy.report.paste import pasted
 from beamdeploy.report.progress import Progress
-from beamdeploy.report.show import log_line, show, show_lines, show_plans, show_problems
+from beamdeploy.report.show import log_line, show, show_found, show_lines, show_plans, show_problems
 from beamdeploy.report.text import clean, clean_line
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "log_line",
     "pasted",
     "show",
+    "show_found",
     "show_lines",
     "show_plans",
     "show_problems",

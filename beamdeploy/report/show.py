@@ -7,27 +7,48 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import TextIO
 
 from beamdeploy.errors import Problem
 from beamdeploy.outcome import HostReport, Report
-from beamdeploy.report.as_json import dumps
-from beamdeploy.report.text import Line, clean, clean_line, plain, plan_lines, problems_lines, report_lines
+from beamdeploy.report.text import (
+    Line,
+    clean,
+    clean_line,
+    count,
+    found_lines,
+    plain,
+    plan_lines,
+    problems_lines,
+    report_lines,
+)
+
+FORMS = ("json", "sarif", "junit", "github", "line")
+"""What `-o` may name besides text; each is a module as_NAME, imported when it is asked for."""
 
 
 def show(report: Report, output: str = "text") -> int:
-    """Show a report as "text" or "json"; its exit code, for the command to return."""
-    if output == "json":
-        write(dumps(report), sys.stdout)
+    """Show a report as "text", "json" or another of FORMS; its exit code, for the command to return."""
+    if output in FORMS:
+        write(import_module(f"beamdeploy.report.as_{output}").dumps(report), sys.stdout)
     else:
         show_lines(report_lines(report))
         show_problems(report.all_problems)
     return report.exit
 
 
+def show_found(report: Report, summary: str) -> int:
+    """Show problems that are the result of a run: they go to stdout, their number to stderr. The exit code."""
+    show_lines(found_lines(report.problems, _width()))
+    found = count(report.problems) or "nothing is wrong"
+    show_lines([((f"{summary}: {found}", "bold"),)], sys.stderr)
+    return report.exit
+
+
 def show_problems(problems: Sequence[Problem]) -> None:
     """Problems for people, on stderr."""
-    show_lines(problems_lines(problems, width=shutil.get_terminal_size((120, 24)).columns), sys.stderr)
+    show_lines(problems_lines(problems, width=_width()), sys.stderr)
 
 
 def show_plans(hosts: Sequence[HostReport]) -> None:
@@ -67,6 +88,10 @@ def write(text: str, stream: TextIO) -> None:
 def coloured(stream: TextIO) -> bool:
     """Whether colour goes to this stream: a terminal, and no word against it (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((120, 24)).columns
 
 
 def _write_styled(lines: Iterable[Line], stream: TextIO) -> None:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from difflib import unified_diff
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 
 from beamdeploy.errors import Problem
@@ -37,6 +37,7 @@ _OUTCOMES = {
     "changed": "yellow",
     "not attempted": "dim",
 }
+_LARGEST_SOURCE = 16 * 1024 * 1024
 _MARKS = {"+": "green", "-": "red", "~": "yellow", "!": "bold red"}
 
 
@@ -63,6 +64,10 @@ def problem_lines(problem: Problem, source: str | None = None, width: int = 120)
 
     `source`: the text of problem.file. None: read it, and show no excerpt where it cannot be read.
     """
+    return _told(problem, source.split("\n") if source is not None else _source(problem.file), width)
+
+
+def _told(problem: Problem, source: Sequence[str], width: int) -> tuple[Line, ...]:
     head, *more = clean(problem.what).splitlines() or [""]
     place = f"{clean_line(problem.place)}: " if problem.place else ""
     label = f"{problem.level} {problem.rule}".strip()
@@ -76,8 +81,18 @@ def problem_lines(problem: Problem, source: str | None = None, width: int = 120)
 
 def problems_lines(problems: Sequence[Problem], width: int = 120) -> tuple[Line, ...]:
     """All problems in the order given, and how many there are when there are several."""
-    lines = [line for problem in problems for line in problem_lines(problem, width=width)]
-    return (*lines, ((_count(problems), "bold"),)) if len(problems) > 1 else tuple(lines)
+    lines = found_lines(problems, width)
+    return (*lines, ((count(problems), "bold"),)) if len(problems) > 1 else lines
+
+
+def found_lines(problems: Sequence[Problem], width: int = 120) -> tuple[Line, ...]:
+    """All problems in the order given; a file is read once for all that follow each other."""
+    lines: list[Line] = []
+    for file, group in groupby(problems, lambda problem: problem.file):
+        several = tuple(group)
+        source = _source(file) if any(problem.line for problem in several) else ()
+        lines += [line for problem in several for line in _told(problem, source, width)]
+    return tuple(lines)
 
 
 def host_lines(hosts: Sequence[HostReport]) -> tuple[Line, ...]:
@@ -123,7 +138,8 @@ def report_lines(report: Report) -> tuple[Line, ...]:
     return (*plans, *host_lines(report.hosts))
 
 
-def _count(problems: Sequence[Problem]) -> str:
+def count(problems: Sequence[Problem]) -> str:
+    """ "2 errors, 1 warning"; empty for none."""
     levels = [problem.level for problem in problems]
     counts = {level: levels.count(level) for level in dict.fromkeys(levels)}
     return ", ".join(f"{number} {level}{'s' if number > 1 else ''}" for level, number in counts.items())
@@ -138,12 +154,10 @@ def _indented(lines: Iterable[str], indent: str) -> tuple[Line, ...]:
     return tuple(((indent + line, ""),) for line in lines)
 
 
-def _excerpt(problem: Problem, source: str | None, width: int) -> tuple[Line, ...]:
-    text = source if source is not None else _read(problem.file)
-    lines = text.split("\n") if text is not None else []
-    if problem.line is None or not 1 <= problem.line <= len(lines):
+def _excerpt(problem: Problem, source: Sequence[str], width: int) -> tuple[Line, ...]:
+    if problem.line is None or not 1 <= problem.line <= len(source):
         return ()
-    return _pointed(lines[problem.line - 1], problem.line, problem.col, width)
+    return _pointed(source[problem.line - 1], problem.line, problem.col, width)
 
 
 def _pointed(line: str, number: int, column: int | None, width: int) -> tuple[Line, ...]:
@@ -167,11 +181,15 @@ def _flat(text: str) -> str:
     return clean(text).replace("\t", " ").replace("\n", "")
 
 
-def _read(file: str | None) -> str | None:
+def _source(file: str | None) -> Sequence[str]:
+    """The lines of a file; none of what has no end or can be read only once (a device, a pipe)."""
     try:
-        return Path(file).read_text(encoding="utf-8", errors="replace") if file else None
+        if file is None or not Path(file).is_file():
+            return ()
+        with open(file, encoding="utf-8", errors="replace") as stream:
+            return stream.read(_LARGEST_SOURCE).split("\n")
     except (OSError, ValueError):
-        return None
+        return ()
 
 
 def _cells(text: str) -> int:
