@@ -7,6 +7,7 @@ Needs nothing but the standard library, so that it runs in an image that holds o
     STANDIN_CACHE_TOKENS      what the KV cache holds, in tokens
     STANDIN_TOKEN_SECONDS     pause between streamed tokens (0)
     STANDIN_FAULT_SECONDS     how long after the ready line `die-after-ready` dies (1)
+    STANDIN_BIND              host:port that is opened in place of --host and --port: a sandbox has no network
     BEAMDEPLOY_STANDIN_ARGV   where the words are left as JSON (/tmp/beamdeploy-standin-argv.json)
     BEAMDEPLOY_STANDIN_CATALOG   whose flags it takes: "beam" or "0.1.1"
 """
@@ -194,7 +195,7 @@ def serve_until_stopped(front: Front, gateway: Mapping[str, object], pace: Pace)
     """Open the port and wait. The status is that of the child that died."""
     host, port = str(gateway.get("host") or "0.0.0.0"), int(str(gateway["port"]))
     try:
-        server = serve(front, host, port)
+        server = serve(front, *bound(host, port, os.environ))
     except OSError:
         why = f"Error: failed to bind {host}:{port}: Address already in use (os error 98)"
         raise StartupFailed("smg", 1, (why,)) from None
@@ -207,6 +208,12 @@ def serve_until_stopped(front: Front, gateway: Mapping[str, object], pace: Pace)
         return startup.RAISED % 256
     finally:
         server.shutdown()
+
+
+def bound(host: str, port: int, environ: Mapping[str, str]) -> tuple[str, int]:
+    """Where the port is opened for these words."""
+    instead, _, number = environ.get("STANDIN_BIND", "").rpartition(":")
+    return (instead, int(number)) if instead else (host, port)
 
 
 def wait_for_death(pace: Pace) -> None:

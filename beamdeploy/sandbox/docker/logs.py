@@ -1,0 +1,75 @@
+"""`docker logs`: what a container has said and goes on saying."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from beamdeploy.sandbox import place
+from beamdeploy.sandbox.docker import store
+from beamdeploy.sandbox.docker.words import Asked
+
+PAUSE = 0.05
+
+
+def logs(folder: str, asked: Asked) -> int:
+    """Print the log, stdout and stderr each to its own."""
+    record = store.must_find(folder, asked.rest[0])
+    tail = asked.last("tail", "all") or "all"
+    show(
+        folder,
+        record["Id"],
+        int(tail) if tail.isdigit() else None,
+        follow=asked.on("follow"),
+        times=asked.on("timestamps"),
+    )
+    return 0
+
+
+def show(folder: str, identifier: str, tail: int | None, *, follow: bool, times: bool = False) -> None:
+    """Print the last lines, or all; then go on until the container has ended, or print no more."""
+    path = os.path.join(store.home(folder, identifier), store.LOG)
+    lines, end = _read(path, 0)
+    for entry in lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]:
+        _print(entry, times=times)
+    while follow:
+        over = not _lives(folder, identifier)
+        lines, end = _read(path, end)
+        for entry in lines:
+            _print(entry, times=times)
+        if over:
+            return
+        time.sleep(PAUSE)
+
+
+def _lives(folder: str, identifier: str) -> bool:
+    record = place.read(store.home(folder, identifier), store.RECORD)
+    if record is None or record["State"]["Status"] not in store.RUNNING:
+        return False
+    return any(each["Id"] == identifier and each["State"]["Status"] in store.RUNNING for each in store.all_of(folder))
+
+
+def _read(path: str, start: int) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines from there on, and where the next will be."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            text = file.read()
+    except FileNotFoundError:
+        return [], start
+    whole = text[: text.rfind(b"\n") + 1]
+    return list(_entries(whole)), start + len(whole)
+
+
+def _entries(text: bytes) -> Iterator[dict[str, Any]]:
+    yield from (json.loads(line) for line in text.splitlines() if line)
+
+
+def _print(entry: dict[str, Any], *, times: bool) -> None:
+    stream = sys.stderr if entry["stream"] == "stderr" else sys.stdout
+    stream.write(f"{entry['time']} {entry['log']}" if times else entry["log"])
+    stream.flush()
