@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -204,14 +205,13 @@ def _publish_problems(document: Document) -> tuple[Problem, ...]:
     data: Any = document.data
     container = data.get("container") if isinstance(data, dict) else None
     publish = container.get("publish") if isinstance(container, dict) else None
-    if not isinstance(publish, str):
+    text = publish if isinstance(publish, str) and ("container", "publish") not in document.faults else ""
+    numbers = re.fullmatch(r"(?:(\d+)\.(\d+)\.(\d+)\.(\d+)|\[.*\]):(\d+)", text)
+    if numbers is None:
+        return ()  # the schema's pattern, or YAML, has said it
+    *octets, port = (int(number) for number in numbers.groups() if number is not None)
+    if port < 65536 and all(octet < 256 for octet in octets):
         return ()
-    address, _, port = publish.rpartition(":")
-    octets = address.split(".") if "[" not in address else []
-    if all(part.isdigit() and int(part) < 256 for part in octets) and port.isdigit() and int(port) < 65536:
-        return ()
-    if not port.isdigit() or not address:
-        return ()  # the schema's pattern has said it
     what = f"container.publish: {publish} is not an address and port"
     remedy = "Give an IPv4 address of four numbers below 256 and a port below 65536, such as 127.0.0.1:8000."
     return (documents.problem(document, ("container", "publish"), what, remedy, rule="BD050"),)
