@@ -18,7 +18,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Traits:
     """One engine. Empty fields: nothing is known, and no rule asks.
 
-    `settings`: recipe setting → the flags that say the same; `unsaid`: settings that the engine has no flag for.
+    `settings`: recipe setting → the flags that say the same.
     `counterparts`: a flag of another engine → what says it here. `defaults`: what holds when a setting is left out.
     `capability`: quantization → compute capability (major * 10 + minor). `majors`: those of the images.
     `gpus`: the settings whose product is the number of GPUs. `methods`: method → what it needs of `drafter`
@@ -29,7 +29,6 @@ class Traits:
     """
 
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    unsaid: tuple[str, ...] = ()
     counterparts: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     capability: Mapping[str, int] = field(default_factory=dict)
@@ -56,6 +55,12 @@ class Traits:
     def setting_of(self, flag: str) -> str | None:
         """The recipe's setting that gives this flag."""
         return next((setting for setting, flags in self.settings.items() if flag in flags), None)
+
+
+@cache
+def described() -> tuple[str, ...]:
+    """The engines of which traits are known, also those that no recipe can name yet."""
+    return tuple(sorted(entry.name for entry in folder().iterdir() if (entry / "traits.yaml").is_file()))
 
 
 @cache

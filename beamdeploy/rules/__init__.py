@@ -28,7 +28,7 @@ from beamdeploy.rules import (
     speculative,
     values,
 )
-from beamdeploy.rules.rule import Rule, Subject
+from beamdeploy.rules.rule import Finding, Rule, Subject
 
 RULES: tuple[Rule, ...] = (
     *engine.RULES,
@@ -65,9 +65,14 @@ def _lock_beside(file: str) -> Lock | None:
         return None
 
 
-def check(document: Document, wanted: Recipe, lock: Lock | None) -> tuple[Problem, ...]:
-    """Everything that the rules find in a recipe that holds to the schema, in the order of the file."""
-    found = _findings(document, subject(wanted, lock))
+def check(
+    document: Document, wanted: Recipe, lock: Lock | None, overrides: tuple[tuple[str, str], ...] = ()
+) -> tuple[Problem, ...]:
+    """Everything that the rules find in a recipe that holds to the schema, in the order of the file.
+
+    `overrides`: the -e PATH=VALUE of this run; what they are to blame for is said to be there.
+    """
+    found = _findings(document, subject(wanted, lock), overrides)
     return tuple(sorted(found, key=lambda each: (each.line or 0, each.col or 0, each.rule)))
 
 
@@ -95,11 +100,16 @@ def _names() -> frozenset[str]:
     return frozenset(engines.names())
 
 
-def _findings(document: Document, looked_at: Subject) -> Iterator[Problem]:
+def _findings(document: Document, looked_at: Subject, overrides: tuple[tuple[str, str], ...]) -> Iterator[Problem]:
     for rule in RULES:
         assert rule.check is not None
         for found in rule.check(looked_at):
-            level = found.level or rule.level
-            yield documents.problem(
-                document, found.place, found.what, found.remedy, rule=rule.id, level=level, key=found.key
-            )
+            yield _problem(document, rule, found, overrides)
+
+
+def _problem(document: Document, rule: Rule, found: Finding, overrides: tuple[tuple[str, str], ...]) -> Problem:
+    level, place = found.level or rule.level, ".".join(map(str, found.place))
+    option = next((f"-e {path}={value}" for path, value in reversed(overrides) if path == place), None)
+    if option is not None:
+        return Problem(found.what, found.remedy, option, rule=rule.id, level=level)
+    return documents.problem(document, found.place, found.what, found.remedy, rule=rule.id, level=level, key=found.key)

@@ -168,7 +168,7 @@ RULES = (
         "error",
         "The words behind the first are read as positional arguments. Some gateway flags of TokenSpeed are documented "
         "as lists, of which `ts serve` can pass one word only.",
-        "engine:\n  args:\n    log-level:  # <-\n      - info\n      - warn",
+        "engine:\n  args:\n    log-level:\n      - info  # <-\n      - warn",
         "engine:\n  args:\n    cudagraph-capture-sizes:\n      - 1\n      - 8",
         "TokenSpeed 0.1.1 cli/_argsplit.py",
         _several,

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from beamdeploy import engines
-from beamdeploy.engines.traits import traits
+from beamdeploy.engines.traits import described, traits
 from beamdeploy.rules.rule import Finding, Rule, Subject, closest
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -85,7 +84,7 @@ def _others(subject: Subject) -> Iterator[Finding]:
     own = subject.traits.env_prefixes
     if not own:
         return
-    others = {prefix: name for name in _ENGINES if name != subject.recipe.engine.name for prefix in _prefixes(name)}
+    others = {prefix: name for name in described() if name != subject.recipe.engine.name for prefix in _prefixes(name)}
     for name in subject.recipe.container.env:
         engine = next((others[prefix] for prefix in others if name.startswith(prefix)), None)
         if engine is not None and not name.startswith(own):
@@ -93,12 +92,9 @@ def _others(subject: Subject) -> Iterator[Finding]:
             yield Finding(("container", "env", name), what, "Remove it.", key=True)
 
 
-_ENGINES = ("tokenspeed", "vllm", "sglang")
-
-
 def _prefixes(engine: str) -> tuple[str, ...]:
-    found = traits(engine) if engine in engines.names() else None
-    return found.env_prefixes if found else {"vllm": ("VLLM_",), "sglang": ("SGLANG_", "SGL_")}.get(engine, ())
+    found = traits(engine)
+    return found.env_prefixes if found else ()
 
 
 def _misspelt(subject: Subject) -> Iterator[Finding]:

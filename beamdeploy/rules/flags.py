@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from beamdeploy.engines.catalog import Flag
+from beamdeploy.engines.catalog import Flag, catalog, catalogs
+from beamdeploy.engines.traits import described, traits
 from beamdeploy.rules.rule import Finding, Rule, Subject
 
 
@@ -25,8 +26,21 @@ def _dotted(subject: Subject, name: str) -> Flag | None:
 
 def _unknown(subject: Subject) -> Iterator[Finding]:
     for name, _, flag in arguments(subject):
-        if flag is None and f"--{name}" not in subject.traits.counterparts:
+        meant = subject.unverified(("engine", "args", name))
+        if flag is None and (meant or _elsewhere(subject, f"--{name}") is None):
             yield _unknown_flag(subject, name)
+
+
+def _elsewhere(subject: Subject, spelled: str) -> tuple[str, str] | None:
+    """(whose flag it is, what says the same here or "") for a flag that this engine lacks; None: nobody's."""
+    own = subject.traits.counterparts.get(spelled)
+    for engine in described():
+        theirs = catalog(engine, catalogs(engine)[0]) if engine != subject.recipe.engine.name else None
+        flag = theirs.names.get(spelled) if theirs else None
+        if flag is not None and theirs is not None:
+            found = traits(engine)
+            return f"of {engine} {theirs.version}", own or (found.setting_of(flag.name) if found else None) or ""
+    return None if own is None else ("of another engine or version", own)
 
 
 def _unknown_flag(subject: Subject, name: str) -> Finding:
@@ -47,17 +61,15 @@ _MEANT = "engine.unverified names it: nothing is to be done."
 
 def _foreign(subject: Subject) -> Iterator[Finding]:
     for name, _, flag in arguments(subject):
-        ours = subject.traits.counterparts.get(f"--{name}")
-        if flag is not None or ours is None:
+        found = _elsewhere(subject, f"--{name}") if flag is None else None
+        if found is None or subject.unverified(("engine", "args", name)):
             continue
         assert subject.catalog is not None
-        what = f"engine.args.{name} is no flag of {subject.catalog.engine}, but of another engine or version"
-        if ours == "":
-            remedy = "Remove it: nothing here says the same."
-        else:
-            remedy = (
-                f"Remove it and say it in {ours}{_as_flag(subject, ours)}." if "." in ours else f"Write {ours[2:]}."
-            )
+        whose, ours = found
+        what = f"engine.args.{name} is a flag {whose}, not of {subject.catalog.engine} {subject.catalog.version}"
+        remedy = "Remove it: nothing known here says the same."
+        if ours:
+            remedy = f"Write {ours[2:]}." if ours[0] == "-" else f"Say it in {ours}{_as_flag(subject, ours)}."
         yield Finding(("engine", "args", name), what, remedy, "warning" if subject.catalog.open else None, key=True)
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beamdeploy import engines
-from beamdeploy.engines.traits import traits
+from beamdeploy.engines.traits import described, traits
 from beamdeploy.image import parse_reference, repository
 from beamdeploy.rules.rule import Finding, Rule, Subject
 
 
 def _unpinned(subject: Subject) -> Iterator[Finding]:
     recipe = subject.recipe
-    if recipe.image.pinned or subject.lock is not None:
+    if recipe.image.pinned or _locked(subject):
         return
     what = f"image.reference: {recipe.image.word} has no digest, and there is no lock"
     if recipe.unpinned is None:
@@ -23,9 +22,13 @@ def _unpinned(subject: Subject) -> Iterator[Finding]:
         yield Finding("image.reference", f"{what} ({recipe.unpinned})", remedy, "info")
 
 
+def _locked(subject: Subject) -> bool:
+    return subject.lock is not None and subject.lock.digest is not None
+
+
 def _stale(subject: Subject) -> Iterator[Finding]:
     lock, image = subject.lock, subject.recipe.image
-    if lock is None or image.id is not None:
+    if lock is None or lock.reference is None or lock.digest is None or image.id is not None:
         return
     at = parse_reference(lock.reference)
     if (at.name, at.tag) != (image.name, image.tag) or image.digest not in (None, lock.digest):
@@ -43,7 +46,7 @@ def _reason(subject: Subject) -> Iterator[Finding]:
 
 def _moving(subject: Subject) -> Iterator[Finding]:
     image = subject.recipe.image
-    if image.pinned or subject.lock is not None or image.tag not in (None, "latest", "nightly", "main", "dev"):
+    if image.pinned or _locked(subject) or image.tag not in (None, "latest", "nightly", "main", "dev"):
         return
     said = subject.recipe.source["image"]["reference"]
     what = f"image.reference: {said} is another image every few days"
@@ -55,19 +58,15 @@ def _other_engine(subject: Subject) -> Iterator[Finding]:
     if image.id is not None:
         return
     name = repository(image.name)
-    owners = [engine for engine in _ENGINES if name in _repositories(engine)]
+    owners = [engine for engine in described() if name in _repositories(engine)]
     if owners and mine not in owners:
         what = f"image.reference: {name} is the image of {owners[0]}, engine.name is {mine}"
         yield Finding("image.reference", what, "Make them one engine: the command and its flags are the engine's.")
 
 
-_ENGINES = ("tokenspeed", "vllm", "sglang")
-
-
 def _repositories(engine: str) -> tuple[str, ...]:
-    found = traits(engine) if engine in engines.names() else None
-    known = {"vllm": ("vllm/vllm-openai",), "sglang": ("lmsysorg/sglang",)}
-    return found.repositories if found else known.get(engine, ())
+    found = traits(engine)
+    return found.repositories if found else ()
 
 
 RULES = (

@@ -115,6 +115,8 @@ def _memory(subject: Subject) -> Iterator[Finding]:
         yield Finding("hardware.count", what, "Use more GPUs, larger ones, or a smaller number format.")
 
 
+_COMMIT = "0123456789abcdef0123456789abcdef01234567"  # of the examples
+
 RULES = (
     Rule(
         "BD350",
@@ -173,7 +175,10 @@ RULES = (
         "info",
         "Files of a repository have been replaced under a running deployment; a commit never changes.",
         "model:\n  weights:\n    source: hf://reflection/Beam-1.0-501B-A23B-NVFP4  # <-",
-        "model:\n  weights:\n    source: hf://reflection/Beam-1.0-501B-A23B-NVFP4@06641076793dad51b8907f7eb2a14f4e08fd3ec8",
+        "model:\n  weights:\n    source: hf://reflection/Beam-1.0-501B-A23B-NVFP4@"
+        + _COMMIT
+        + "\nspeculative:\n  drafter:\n"
+        "    source: hf://reflection/Beam-1.0-501B-A23B-DFlash2@" + _COMMIT,
         "huggingface_hub, guide of the command line",
         _revision,
     ),

@@ -28,12 +28,21 @@ def verdict(subject: Subject, flag: Flag, value: str, path: Place) -> Finding | 
     what = f"{said}: {value} is not among the values of {flag.name} in the catalog {subject.catalog.version}"
     if subject.unverified(path):
         return Finding(path, f"{what}; it is checked only when the server has loaded", _MEANT, "info")
-    near = closest(value, known)
+    near = closest(value, _fitting(subject, known))
     firm = bool(flag.choices) and not flag.varies
     remedy = f"Did you mean {near}? " if near else f"Known: {listed(known)}. "
     if not firm:
         remedy += f"If this image takes {value}, say so: engine.unverified: [{said}]."
     return Finding(path, what, remedy.rstrip(), "error" if firm or near else "warning")
+
+
+def _fitting(subject: Subject, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The names without the attention backends that are for another kind of attention than the model's."""
+    if subject.model is None:
+        return known
+    families = subject.traits.families
+    others = {name for family, names in families.items() if family != subject.model.attention for name in names}
+    return tuple(name for name in known if name not in others)
 
 
 _MEANT = "engine.unverified names it: nothing is to be done."
