@@ -21,7 +21,7 @@ _MOST = 200
 
 def recipe_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Files that may be recipes, here, one folder below, and where the word points to; else any file."""
-    return _files_or_any(name for name in _yaml_files(incomplete) if not name.endswith(".lock.yaml"))
+    return _files_or_any(name for name in _yaml_files(incomplete) if not _is_other(name))
 
 
 def checkable_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -85,6 +85,10 @@ def _yaml_files(incomplete: str) -> Iterator[str]:
         return
     named = (f"{folder.rstrip('/')}/{name}" if folder else name for name in found if not name.startswith("."))
     yield from [name for name in named if name.startswith(incomplete)][:_MOST]
+
+
+def _is_other(name: str) -> bool:
+    return name.endswith(".lock.yaml") or "inventor" in name
 
 
 def _files_or_any(names: Iterable[str]) -> list[CompletionItem]:

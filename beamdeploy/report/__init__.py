@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from beamdeploy.report.paste import pasted
 from beamdeploy.report.progress import Progress
-from beamdeploy.report.show import log_line, show, show_found, show_lines, show_plans, show_problems
+from beamdeploy.report.show import (
+    log_line,
+    show,
+    show_found,
+    show_lines,
+    show_plans,
+    show_problems,
+    show_table,
+    show_text,
+)
 from beamdeploy.report.text import clean, clean_line
 
 __all__ = [
@@ -18,4 +27,6 @@ __all__ = [
     "show_lines",
     "show_plans",
     "show_problems",
+    "show_table",
+    "show_text",
 ]

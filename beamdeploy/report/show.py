@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
+from itertools import groupby
 from typing import TextIO
 
 from beamdeploy.errors import Problem
@@ -22,6 +23,7 @@ from beamdeploy.report.text import (
     plan_lines,
     problems_lines,
     report_lines,
+    table_lines,
 )
 
 FORMS = ("json", "sarif", "junit", "github", "line")
@@ -40,7 +42,8 @@ def show(report: Report, output: str = "text") -> int:
 
 def show_found(report: Report, summary: str) -> int:
     """Show problems that are the result of a run: they go to stdout, their number to stderr. The exit code."""
-    show_lines(found_lines(report.problems, _width()))
+    for _, several in groupby(report.problems, lambda problem: problem.file):
+        show_lines(found_lines(tuple(several), _width()))  # a file at a time: thousands of them are not held at once
     found = count(report.problems) or "nothing is wrong"
     show_lines([((f"{summary}: {found}", "bold"),)], sys.stderr)
     return report.exit
@@ -55,6 +58,16 @@ def show_plans(hosts: Sequence[HostReport]) -> None:
     """Plans for people, on stderr: what is asked about or about to be done."""
     lines = [line for host in hosts if host.plan is not None for line in plan_lines(host.name, host.plan)]
     show_lines(lines, sys.stderr)
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout; without rows, nothing."""
+    show_lines(table_lines(head, rows) if rows else ())
+
+
+def show_text(text: str) -> None:
+    """Text on stdout, made safe."""
+    write(clean(text) + "\n", sys.stdout)
 
 
 def log_line(*, several: bool) -> Callable[[str, str], None]:
