@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -9,11 +10,11 @@ from dataclasses import dataclass, replace
 from beamdeploy.diagnose import docker_failure
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.inventory import Host
-from beamdeploy.label import DIGEST
+from beamdeploy.label import DIGEST, read_labels
 from beamdeploy.plan import Plan, Step
 from beamdeploy.ready import Proof, Say, log_tail, settle
 from beamdeploy.remote import Result, Session
-from beamdeploy.render import Spec
+from beamdeploy.render import Spec, render_again
 
 _GPUS_FREE_WITHIN = 120
 _REMOVED_WITHIN = 60
@@ -209,7 +210,7 @@ def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
 
 
 def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
-    """Remove the failed one (its log is in the error), give the old one its name back, start it."""
+    """Remove the failed one (its log is in the error), give the old one its name back, start it, and see it serve."""
     say("restore", "the server that ran before")
     docker = spec.host.docker_words
     failed = is_there(session, spec.host, f"name=^/{spec.recipe.name}$")
@@ -219,9 +220,24 @@ def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say)
         _must(session, spec, (*docker, "rm", "--force", failed))
     if failed != fallback:
         _must(session, spec, (*docker, "rename", fallback, spec.recipe.name))
+    wait_for_gpus(session, spec.host, spec.gpus, say)
     _must(session, spec, (*docker, "start", fallback))
     shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
-    return f"The server that ran before was started again and is loading.{shown}"
+    return f"{_serves_again(session, spec, fallback, say)}{shown}"
+
+
+def _serves_again(session: Session, spec: Spec, fallback: str, say: Say) -> str:
+    """What became of the old server, by its own spec out of its label."""
+    words = (*spec.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", fallback)
+    deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
+    if deployed is None or not deployed.settings:
+        return "The server that ran before was started again; its label does not say how to ask it."
+    try:
+        proof = settle(session, render_again(deployed, spec.host), fallback, say)
+    except HostError as error:
+        what = error.problems[0].what.splitlines()[0]
+        return f"The server that ran before was started again and does not answer yet ({what}): beamdeploy status."
+    return f"The server that ran before was started again and answers ({proof.seconds:.1f} s)."
 
 
 def _must(session: Session, spec: Spec, words: tuple[str, ...]) -> None:

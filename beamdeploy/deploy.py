@@ -1,66 +1,45 @@
-"""Plan and apply one recipe on its hosts: look at all, plan all, then act."""
+"""Plan and apply specs on their hosts: look at all, plan all, then act in waves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 
-from beamdeploy import errors
+from beamdeploy import errors, recap
 from beamdeploy.act import Acted, act
 from beamdeploy.errors import HostError, InputError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import each, waves
+from beamdeploy.hostlock import locked
 from beamdeploy.inventory import Host
 from beamdeploy.lock import Lock
 from beamdeploy.look import Question, look
-from beamdeploy.outcome import HostReport, PlanLine, Report
-from beamdeploy.plan import Plan, Step, plan_apply
+from beamdeploy.outcome import HostReport, Report
+from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.recipe import Recipe
-from beamdeploy.remote import Session, open_session
+from beamdeploy.record import Entry, append
+from beamdeploy.remote import Session
 from beamdeploy.render import Spec, render
+from beamdeploy.run import Run, SayHost, now, started_by, told
 
-SayHost = Callable[[str, str, str], None]
-"""Progress: (host, phase, detail)."""
-
-_MARKS = {"stop": "-", "remove": "-", "set aside": "~", "pull": "+", "run": "+", "start": "+"}
-_INTERRUPTED = {
-    "pull": "the image was being pulled; what served before was not touched",
-    "stop": "the old server was being stopped and no new one was started: apply again",
-    "set aside": "the old server is stopped and no new one was started: apply again",
-    "wait for GPUs": "the old server is stopped and no new one was started: apply again",
-    "run": "the new container was being started: beamdeploy status says what runs",
-    "remove": "a container was being removed: apply again",
-    "restore": "the old server was being brought back: beamdeploy status says what runs",
-}
-_LOADING = "the new server goes on loading there; watch it with beamdeploy logs -f"
+Confirm = Callable[[tuple[HostReport, ...]], bool]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is made, beside recipe, hosts and lock."""
+    """How a run is made, beside its specs. `lock_wait` in seconds; `serial`: hosts a wave ("2", "25%"), None: all.
+
+    `canary`: the first host is a wave of its own. `max_fail`: so many hosts may fail before the next wave is left out.
+    """
 
     accept_new: bool = False
-    unpinned: bool = False
     skip_blocked: bool = False
-    templates: str | None = None
-
-
-@dataclass
-class Run:
-    """The open sessions of a run and the last word of each host, for whoever interrupts it."""
-
-    stack: ExitStack
-    say: SayHost
-    phases: dict[str, str] = field(default_factory=dict)
-
-    def sayer(self, host: str) -> Callable[[str, str], None]:
-        """The progress of one host."""
-
-        def say(phase: str, detail: str) -> None:
-            self.phases[host] = phase
-            self.say(host, phase, detail)
-
-        return say
+    lock_wait: float = 0
+    serial: str | None = None
+    canary: bool = False
+    max_fail: int = 0
+    action: str = "apply"
 
 
 @dataclass(frozen=True)
@@ -72,8 +51,10 @@ class Planned:
     plan: Plan
 
 
-def render_all(recipe: Recipe, hosts: Iterable[Host], lock: Lock | None, templates: str | None) -> tuple[Spec, ...]:
-    """The spec of each host. InputError: all that is wrong on all hosts."""
+def specs_of(
+    recipe: Recipe, hosts: Iterable[Host], lock: Lock | None, templates: str | None, *, unpinned: bool = True
+) -> tuple[Spec, ...]:
+    """The spec of each host. InputError: all that is wrong on all hosts, an image without digest unless `unpinned`."""
     specs: list[Spec] = []
     problems: list[Problem] = []
     for host in hosts:
@@ -81,18 +62,19 @@ def render_all(recipe: Recipe, hosts: Iterable[Host], lock: Lock | None, templat
             specs.append(render(recipe, host, lock, templates=templates))
         except InputError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
+    if specs and not specs[0].image.pinned and not recipe.unpinned and not unpinned:
+        problems.append(_unpinned(recipe))
     if problems:
         raise InputError(problems)
     return tuple(specs)
 
 
-def plan(recipe: Recipe, hosts: Iterable[Host], lock: Lock | None, options: Options, say: SayHost) -> Report:
+def plan(specs: tuple[Spec, ...], options: Options, say: SayHost) -> Report:
     """What apply would do. Exit CHANGES_PENDING is the caller's to ask for: see `pending`."""
-    specs = _specs(recipe, hosts, lock, options)
     with ExitStack() as stack:
         looked = _look_at_all(specs, options, Run(stack, say))
-        reports = [_planned_report(spec.host.name, looked[spec.host.name]) for spec in specs]
-    return Report("Plan", errors.worst(report.exit for report in reports), tuple(reports))
+        reports = tuple(_planned(name, found) for name, found in looked.items())
+    return Report("Plan", errors.worst(report.exit for report in reports), reports)
 
 
 def pending(report: Report) -> bool:
@@ -100,29 +82,22 @@ def pending(report: Report) -> bool:
     return any(host.plan for host in report.hosts)
 
 
-def apply(
-    recipe: Recipe,
-    hosts: Iterable[Host],
-    lock: Lock | None,
-    options: Options,
-    say: SayHost,
-    confirm: Callable[[tuple[HostReport, ...]], bool],
-) -> Report:
-    """Bring the hosts to the recipe. `confirm` sees the plans before anything changes and may refuse."""
-    specs = _specs(recipe, hosts, lock, options)
+def apply(specs: tuple[Spec, ...], options: Options, say: SayHost, confirm: Confirm) -> Report:
+    """Bring the hosts to their specs. `confirm` sees the plans before anything changes and may refuse."""
     with ExitStack() as stack:
         run = Run(stack, say)
         looked = _look_at_all(specs, options, run)
-        reports = {spec.host.name: _planned_report(spec.host.name, looked[spec.host.name]) for spec in specs}
+        reports = {name: _planned(name, found) for name, found in looked.items()}
+        able = _able(looked)
         blocked = any(report.outcome == "blocked" for report in reports.values())
-        ready = {name: each for name, each in looked.items() if isinstance(each, Planned) and not _is_blocked(each)}
         if blocked and not options.skip_blocked:
-            reports |= {name: _not_attempted(reports[name], "another host is blocked") for name in ready}
+            reports |= _left(able, reports, "another host is blocked")
         elif confirm(tuple(reports.values())):
-            reports |= _act_on_all(ready, run)
+            reports |= _act_in_waves(able, reports, options, run)
         else:
-            reports |= {name: _not_attempted(reports[name], "not confirmed") for name in ready}
-        return Report("Apply", errors.worst(report.exit for report in reports.values()), tuple(reports.values()))
+            reports |= _left(able, reports, "not confirmed")
+    ended = tuple(reports.values())
+    return Report(options.action.capitalize(), errors.worst(report.exit for report in ended), ended)
 
 
 def question(spec: Spec) -> Question:
@@ -139,13 +114,6 @@ def question(spec: Spec) -> Question:
         need_gpus=True,
         http=((address, port, spec.engine.ready), (address, port, "/v1/models")),
     )
-
-
-def _specs(recipe: Recipe, hosts: Iterable[Host], lock: Lock | None, options: Options) -> tuple[Spec, ...]:
-    specs = render_all(recipe, hosts, lock, options.templates)
-    if specs and not specs[0].image.pinned and not recipe.unpinned and not options.unpinned:
-        raise InputError([_unpinned(recipe)])
-    return specs
 
 
 def _unpinned(recipe: Recipe) -> Problem:
@@ -167,110 +135,102 @@ def _look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[st
 
 
 def _looked(spec: Spec, options: Options, run: Run) -> Planned:
-    say = run.sayer(spec.host.name)
-    say("connect", spec.host.address or "")
-    session = open_session(spec.host, accept_new=options.accept_new)
-    run.stack.callback(session.close)
-    for note in getattr(session, "notes", ()):
-        say("connect", note)
-    say("look", "")
-    return Planned(session, spec, plan_apply(spec, look(session, question(spec))))
+    session = run.opened(spec.host, accept_new=options.accept_new)
+    run.say(spec.host.name, "look", "")
+    made = plan_apply(spec, look(session, question(spec)))
+    return Planned(session, spec, replace(made, notes=(*told(session), *made.notes)))
 
 
-def _is_blocked(planned: Planned) -> bool:
-    return planned.plan.outcome == "blocked"
+def _planned(name: str, found: Planned | HostError) -> HostReport:
+    return recap.failed(name, found) if isinstance(found, HostError) else recap.planned(found.spec, found.plan)
 
 
-def _act_on_all(ready: Mapping[str, Planned], run: Run) -> dict[str, HostReport]:
+def _able(looked: Mapping[str, Planned | HostError]) -> dict[str, Planned]:
+    return {
+        name: found for name, found in looked.items() if isinstance(found, Planned) and found.plan.outcome != "blocked"
+    }
+
+
+def _left(able: Iterable[str], reports: Mapping[str, HostReport], why: str) -> dict[str, HostReport]:
+    return {name: recap.not_attempted(reports[name], why) for name in able}
+
+
+def _act_in_waves(
+    able: Mapping[str, Planned], reports: Mapping[str, HostReport], options: Options, run: Run
+) -> dict[str, HostReport]:
+    """The reports of all waves; those after too many failures, or after Ctrl-C, are not attempted."""
+    ended: dict[str, HostReport] = {}
+    for wave in waves(tuple(able), options.serial, canary=options.canary):
+        failures = sum(report.exit != errors.DONE for report in ended.values())
+        interrupted = any(report.exit == errors.INTERRUPTED for report in ended.values())
+        if failures > options.max_fail or interrupted:
+            ended |= _left(wave, reports, "an earlier wave failed")
+        else:
+            ended |= _act_on_all({name: able[name] for name in wave}, options, run)
+    return ended
+
+
+def _act_on_all(wave: Mapping[str, Planned], options: Options, run: Run) -> dict[str, HostReport]:
     def work(name: str) -> Acted:
-        planned = ready[name]
-        return act(planned.session, planned.spec, planned.plan, run.sayer(name))
+        return _carry_out(wave[name], options, run.sayer(name))
 
     try:
-        acted = each(ready, work)
+        results = each(wave, work)
     except KeyboardInterrupt:
-        return {name: _interrupted(planned, run.phases.get(name, "")) for name, planned in ready.items()}
-    return {name: _acted_report(ready[name], result) for name, result in acted.items()}
+        return {name: recap.interrupted(planned.plan, run.phases.get(name, "")) for name, planned in wave.items()}
+    return {name: recap.acted(wave[name].spec, wave[name].plan, result) for name, result in results.items()}
 
 
-def _planned_report(host: str, planned: Planned | HostError) -> HostReport:
-    if isinstance(planned, HostError):
-        return failed(host, planned)
-    plan = planned.plan
-    details = {"plan": plan_data(plan), "digest": planned.spec.digest}
-    if plan.outcome == "blocked":
-        summary = f"{len(plan.problems)} in the way; nothing was changed"
-        return HostReport(host, "blocked", errors.BLOCKED, summary, details, (*plan.problems, *plan.notes), lines(plan))
-    return HostReport(host, plan.outcome, errors.DONE, summary_of(plan), details, plan.notes, lines(plan))
+def _carry_out(planned: Planned, options: Options, say: Callable[[str, str], None]) -> Acted:
+    """The plan under the host's lock, and its record. HostError: a step failed, or the world has moved."""
+    spec, session = planned.spec, planned.session
+    if not planned.plan.writes:
+        return act(session, spec, planned.plan, say)
+    owner = f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
+    with locked(session, spec.recipe.name, owner, wait=options.lock_wait, say=say):
+        say("look", "again, under the lock")
+        _check_unmoved(planned, plan_apply(spec, look(session, question(spec))))
+        return _recorded(planned, options, say)
 
 
-def _acted_report(planned: Planned, result: Acted | HostError) -> HostReport:
-    plan = planned.plan
-    host = plan.host
-    if isinstance(result, HostError):
-        return failed(host, result, plan)
-    details = {
-        "plan": plan_data(plan),
-        "digest": planned.spec.digest,
-        "container": result.container,
-        "completion": asdict(result.proof) if result.proof else None,
-    }
-    outcome = "changed" if plan.writes else "unchanged"
-    summary = f"{plan.outcome}d; it answers" if plan.outcome in ("create", "replace") else summary_of(plan)
-    if plan.outcome in ("start", "settle"):
-        summary = "started again; it answers" if plan.outcome == "start" else "it answers"
-    return HostReport(host, outcome, errors.DONE, summary, details, (*plan.notes, *result.warnings))
+def _check_unmoved(planned: Planned, again: Plan) -> None:
+    """What is done is what was shown. HostError (BLOCKED): the host is no longer as it was."""
+    shown = planned.plan
+    if (again.outcome, again.steps, again.changes) == (shown.outcome, shown.steps, shown.changes):
+        return
+    what = f"the host has changed since the plan was made (it would now be: {recap.summary_of(again)})"
+    problem = Problem(what, "Nothing was done here. Apply again to see the new plan.", f"{shown.host}: plan")
+    raise HostError(again.problems[0] if again.problems else problem, exit=errors.BLOCKED)
 
 
-def failed(host: str, error: HostError, plan: Plan | None = None) -> HostReport:
-    """The report of a host on which a step failed, or which could not be reached."""
-    outcome = {errors.UNREACHABLE: "unreachable", errors.NOT_READY: "not ready", errors.LOCKED: "locked"}
-    details = {"plan": plan_data(plan)} if plan else {}
-    summary = error.problems[0].what.splitlines()[0]
-    return HostReport(host, outcome.get(error.exit, "failed"), error.exit, summary, details, error.problems)
+def _recorded(planned: Planned, options: Options, say: Callable[[str, str], None]) -> Acted:
+    """Act, and write down how it ended; a record that cannot be written is a warning."""
+    began, started = now(), time.monotonic()
+    try:
+        done = act(planned.session, planned.spec, planned.plan, say)
+    except HostError as error:
+        append(planned.session, _entry(planned, options, began, started, error))
+        raise
+    warning = append(planned.session, _entry(planned, options, began, started, done))
+    return replace(done, warnings=(*done.warnings, *warning))
 
 
-def _not_attempted(report: HostReport, why: str) -> HostReport:
-    if not report.plan:
-        return report
-    return HostReport(report.name, "not attempted", errors.DONE, why, report.details, report.problems, report.plan)
-
-
-def _interrupted(planned: Planned, phase: str) -> HostReport:
-    known = _INTERRUPTED.get(phase, _LOADING) if planned.plan.steps else "nothing was to be done"
-    return HostReport(planned.plan.host, "interrupted", errors.INTERRUPTED, known, {"plan": plan_data(planned.plan)})
-
-
-def summary_of(plan: Plan) -> str:
-    """One line for the recap."""
-    if not plan.steps:
-        return "nothing to do"
-    differing = ", ".join(change.path for change in plan.changes)
-    return ", ".join(step.kind for step in plan.steps) + (f" ({differing})" if differing else "")
-
-
-def lines(plan: Plan) -> tuple[PlanLine, ...]:
-    """A plan for people: the settings that differ, the steps, what stands in the way."""
-    return (*_change_lines(plan), *map(_step_line, plan.steps))
-
-
-def _change_lines(plan: Plan) -> Iterator[PlanLine]:
-    for change in plan.changes:
-        yield PlanLine("~", change.path, f"{_said(change.old)} → {_said(change.new)}")
-
-
-def _step_line(step: Step) -> PlanLine:
-    return PlanLine(_MARKS.get(step.kind, " "), step.kind, step.reason, step.cost)
-
-
-def _said(value: object) -> str:
-    return "not set" if value is None else str(value)
-
-
-def plan_data(plan: Plan) -> dict[str, object]:
-    """A plan as JSON can hold it."""
-    return {
-        "outcome": plan.outcome,
-        "changes": [asdict(change) for change in plan.changes],
-        "steps": [{**asdict(step), "words": list(step.words)} for step in plan.steps],
-    }
+def _entry(planned: Planned, options: Options, began: str, started: float, ended: Acted | HostError) -> Entry:
+    spec = planned.spec
+    made = Entry(
+        at=began,
+        by=started_by(),
+        action=options.action,
+        name=spec.recipe.name,
+        outcome="ready",
+        seconds=round(time.monotonic() - started, 1),
+        digest=spec.digest,
+        image=spec.image.word,
+        words=spec.words,
+        recipe=spec.recipe.source,
+        settings=spec.settings,
+        plan=recap.plan_data(planned.plan),
+    )
+    if isinstance(ended, HostError):
+        return replace(made, outcome="failed", error=ended.problems[0].what)
+    return replace(made, container=ended.container, completion=ended.proof.text if ended.proof else "")

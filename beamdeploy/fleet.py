@@ -31,6 +31,18 @@ def each(names: Iterable[str], work: Callable[[str], T], *, at_once: int = AT_ON
     return {name: _result(results[name]) for name in wanted}
 
 
+def waves(names: tuple[str, ...], serial: str | None, *, canary: bool = False) -> tuple[tuple[str, ...], ...]:
+    """The names in waves of `serial` hosts ("2", "25%": at least one); None: all at once. `canary`: the first alone."""
+    if canary and len(names) > 1:
+        return (names[:1], *waves(names[1:], serial))
+    size = len(names) if serial is None else _size(serial, len(names))
+    return tuple(names[at : at + size] for at in range(0, len(names), max(1, size)))
+
+
+def _size(serial: str, hosts: int) -> int:
+    return max(1, hosts * int(serial[:-1]) // 100 if serial.endswith("%") else int(serial))
+
+
 def _work_off(
     waiting: queue.SimpleQueue[str],
     ended: queue.SimpleQueue[tuple[str, T | BaseException]],

@@ -12,6 +12,7 @@ from beamdeploy.inventory import Host
 from beamdeploy.label import NAME
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.remote import Session, open_session
+from beamdeploy.run import told
 
 _LONGEST = 30 * 24 * 3600
 """Seconds that a log may be followed."""
@@ -29,9 +30,10 @@ def logs(
     """Hand over every line as (host, text). The report says on which hosts there was no log."""
     by_name = {host.name: host for host in hosts}
 
-    def work(host: str) -> None:
+    def work(host: str) -> tuple[Problem, ...]:
         with open_session(by_name[host], accept_new=accept_new) as session:
             _show(session, by_name[host], name, lambda text: line(host, text), tail=tail, follow=follow)
+            return told(session)
 
     results = each(by_name, work)
     reports = tuple(_report(host, result) for host, result in results.items())
@@ -50,7 +52,7 @@ def _show(
     session.follow((*host.docker_words, "logs", *wanted, container), line, timeout=_LONGEST if follow else 600)
 
 
-def _report(host: str, result: HostError | None) -> HostReport:
-    if result is None:
-        return HostReport(host, "shown", errors.DONE)
+def _report(host: str, result: HostError | tuple[Problem, ...]) -> HostReport:
+    if isinstance(result, tuple):
+        return HostReport(host, "shown", errors.DONE, problems=result)
     return HostReport(host, "failed", result.exit or FAILED, result.problems[0].what, problems=result.problems)

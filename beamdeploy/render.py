@@ -8,18 +8,18 @@ import io
 import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from beamdeploy.engines import EngineFacts, engine_facts
 from beamdeploy.errors import InputError, Problem
-from beamdeploy.image import ImageRef
+from beamdeploy.image import ImageRef, parse_reference
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, label_words, settings_of
 from beamdeploy.lock import Lock, locked
-from beamdeploy.recipe import Recipe
+from beamdeploy.recipe import Recipe, build
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -68,9 +68,25 @@ def render(recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | No
     digest = digest_of_words(words)
     settings = settings_of(recipe.source, image=image.word, model_dir=host.model_dir, gpus=_gpus(recipe, host))
     deployed = Deployed(recipe.name, digest, words, recipe.source, settings)
+    return Spec(host, recipe, engine, image, _labelled(deployed), digest, settings, used)
+
+
+def render_again(deployed: Deployed, host: Host) -> Spec:
+    """The spec that a deployment was made from, out of its label or its record: no file and no template is needed."""
+    recipe = build(deployed.recipe)
+    settings = deployed.settings
+    image = str(settings["image"])
+    ref = ImageRef(id=image) if image.startswith("sha256:") else parse_reference(image)
+    there = replace(host, model_dir=settings["inventory.model_dir"], gpus=tuple(settings["inventory.gpus"]))
+    labelled = _labelled(deployed)
+    return Spec(there, recipe, engine_facts(recipe.engine.name), ref, labelled, deployed.digest, settings, ())
+
+
+def _labelled(deployed: Deployed) -> tuple[str, ...]:
+    """The words with our labels, where an entrypoint makes a good place for them."""
+    words = deployed.words
     place = words.index("--entrypoint") if "--entrypoint" in words else 2
-    labelled = (*words[:place], *label_words(deployed), *words[place:])
-    return Spec(host, recipe, engine, image, labelled, digest, settings, used)
+    return (*words[:place], *label_words(deployed), *words[place:])
 
 
 def digest_of_words(words: Iterable[str]) -> str:

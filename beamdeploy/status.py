@@ -18,6 +18,7 @@ from beamdeploy.look.facts import Container, Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.preflight import PREVIOUS
 from beamdeploy.remote import Session, open_session
+from beamdeploy.run import told
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,23 @@ class Deployment:
     drifted: bool | None
 
 
+@dataclass(frozen=True)
+class Looked:
+    """A host as it is. `notes`: what its session had to tell."""
+
+    deployments: tuple[Deployment, ...]
+    facts: Facts
+    notes: tuple[Problem, ...]
+
+
 def status(hosts: Iterable[Host], name: str | None, digests: dict[str, str], *, accept_new: bool) -> Report:
     """All deployments, or that of one name. `digests`: host → what the recipe would be there, for drift."""
     by_name = {host.name: host for host in hosts}
 
-    def work(host: str) -> tuple[tuple[Deployment, ...], Facts]:
+    def work(host: str) -> Looked:
         with open_session(by_name[host], accept_new=accept_new) as session:
             facts = look(session, Question(name=name, docker=by_name[host].docker_words, need_gpus=False))
-            return deployments(session, facts, name, digests.get(host)), facts
+            return Looked(deployments(session, facts, name, digests.get(host)), facts, told(session))
 
     results = each(by_name, work)
     reports = tuple(_report(host, results[host], name) for host in by_name)
@@ -94,23 +104,23 @@ def _lists(answer: Answer, model: str) -> bool:
         return False
 
 
-def _report(host: str, result: tuple[tuple[Deployment, ...], Facts] | HostError, name: str | None) -> HostReport:
+def _report(host: str, result: Looked | HostError, name: str | None) -> HostReport:
     if isinstance(result, HostError):
         outcome = "unreachable" if result.exit == errors.UNREACHABLE else "failed"
         return HostReport(host, outcome, result.exit, result.problems[0].what.splitlines()[0], problems=result.problems)
-    found, facts = result
-    if facts.docker is None:
-        problems = tuple(problem.at(host) for problem in facts.blockers)
+    found = result.deployments
+    if result.facts.docker is None:
+        problems = (*result.notes, *(problem.at(host) for problem in result.facts.blockers))
         return HostReport(host, "unknown", errors.FAILED, "docker could not be asked", problems=problems)
     details = {"deployments": [asdict(each) for each in found]}
     if not found:
         what = f"no deployment named {name}" if name else "nothing runs here"
-        return HostReport(host, "nothing", errors.NOT_READY if name else errors.DONE, what, details)
+        return HostReport(host, "nothing", errors.NOT_READY if name else errors.DONE, what, details, result.notes)
     ready = all(each.ready == "ready" for each in found)
     outcome = "ready" if ready else "not ready"
     summary = "; ".join(_said(each) for each in found)
     exit_code = errors.DONE if ready else errors.NOT_READY
-    return HostReport(host, outcome, exit_code, summary, details, _drift(host, found))
+    return HostReport(host, outcome, exit_code, summary, details, (*result.notes, *_drift(host, found)))
 
 
 def _said(each: Deployment) -> str:

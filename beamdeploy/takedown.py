@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beamdeploy import errors
 from beamdeploy.act import is_there, remove, stop, wait_for_gpus
-from beamdeploy.deploy import Run, SayHost, failed, lines, plan_data
 from beamdeploy.engines import engine_facts, names
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.fleet import each
+from beamdeploy.hostlock import locked
 from beamdeploy.inventory import Host
 from beamdeploy.label import NAME, Deployed, read_labels
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import Plan, plan_destroy
-from beamdeploy.remote import Session, open_session
+from beamdeploy.recap import failed, plan_data, plan_lines
+from beamdeploy.record import Entry, append
+from beamdeploy.remote import Session
+from beamdeploy.run import Run, SayHost, now, started_by, told
 
 _GRACE = 70
 """Seconds for a container whose label does not say: the longest worst case of the known engines."""
@@ -40,6 +44,7 @@ def destroy(
     confirm: Callable[[str, tuple[HostReport, ...]], bool],
     *,
     accept_new: bool,
+    lock_wait: float = 0,
 ) -> Report:
     """Take the deployment `name` off the hosts; None: the only one that runs there. InputError: there are several."""
     by_name = {host.name: host for host in hosts}
@@ -48,21 +53,24 @@ def destroy(
         looked = each(by_name, lambda host: _look(by_name[host], name, run, accept_new=accept_new))
         wanted = name or _only(looked.values())
         if wanted is None:
-            return _nothing(looked)
+            return _report(looked, _nothing(looked))
         plans = {host: _plan(found, wanted) for host, found in looked.items()}
         reports = {host: _planned(host, plan) for host, plan in plans.items()}
         if any(report.outcome == "blocked" for report in reports.values()):
-            return _report(reports)
+            return _report(looked, reports)
         if _changing(plans) and not confirm(wanted, tuple(reports.values())):
-            return _report({host: _refused(report) for host, report in reports.items()})
-        return _report(reports | _take_down(looked, plans, wanted, run))
+            return _report(looked, {host: _refused(report) for host, report in reports.items()})
+        return _report(looked, reports | _take_down(looked, plans, wanted, run, lock_wait))
 
 
 def _look(host: Host, name: str | None, run: Run, *, accept_new: bool) -> Looked:
-    run.sayer(host.name)("look", "")
-    session = open_session(host, accept_new=accept_new)
-    run.stack.callback(session.close)
-    return Looked(session, host, look(session, Question(name=name, docker=host.docker_words, need_gpus=False)))
+    session = run.opened(host, accept_new=accept_new)
+    run.say(host.name, "look", "")
+    return Looked(session, host, _facts(session, host, name))
+
+
+def _facts(session: Session, host: Host, name: str | None) -> Facts:
+    return look(session, Question(name=name, docker=host.docker_words, need_gpus=False))
 
 
 def _only(looked: Iterable[Looked | HostError]) -> str | None:
@@ -97,15 +105,39 @@ def _changing(plans: dict[str, Plan | HostError]) -> bool:
 
 
 def _take_down(
-    looked: dict[str, Looked | HostError], plans: dict[str, Plan | HostError], name: str, run: Run
+    looked: dict[str, Looked | HostError],
+    plans: dict[str, Plan | HostError],
+    name: str,
+    run: Run,
+    lock_wait: float,
 ) -> dict[str, HostReport]:
     todo = {
         host: (found, plan)
         for host, found in looked.items()
         if isinstance(found, Looked) and isinstance(plan := plans[host], Plan)
     }
-    results = each(todo, lambda host: _carry_out(*todo[host], name, run.sayer(host)))
+    results = each(todo, lambda host: _under_lock(*todo[host], name, run.sayer(host), lock_wait))
     return {host: _done(host, result, todo[host][1]) for host, result in results.items()}
+
+
+def _under_lock(
+    found: Looked, plan: Plan, name: str, say: Callable[[str, str], None], lock_wait: float
+) -> tuple[Problem, ...]:
+    """Carry the plan out while no other run works on the deployment, and write it down."""
+    if not plan.steps:
+        return ()
+    began, started = now(), time.monotonic()
+    owner = f"{started_by()} since {began}: destroy {name}"
+    with locked(found.session, name, owner, wait=lock_wait, say=say):
+        again = _plan(replace(found, facts=_facts(found.session, found.host, name)), name)
+        if again != plan:
+            what = "the host has changed since the plan was made"
+            problem = Problem(what, "Nothing was done here: destroy again.", f"{found.host.name}: plan")
+            raise HostError(problem, exit=errors.BLOCKED)
+        warnings = _carry_out(found, plan, name, say)
+        seconds = round(time.monotonic() - started, 1)
+        entry = Entry(began, started_by(), "destroy", name, "removed", seconds, plan=plan_data(plan))
+        return (*warnings, *append(found.session, entry))
 
 
 def _carry_out(found: Looked, plan: Plan, name: str, say: Callable[[str, str], None]) -> tuple[Problem, ...]:
@@ -135,8 +167,10 @@ def _planned(host: str, plan: Plan | HostError) -> HostReport:
         return failed(host, plan)
     details = {"plan": plan_data(plan)}
     if plan.outcome == "blocked":
-        return HostReport(host, "blocked", errors.BLOCKED, "nothing was changed", details, plan.problems, lines(plan))
-    return HostReport(host, plan.outcome, errors.DONE, "nothing to do", details, plan=lines(plan))
+        return HostReport(
+            host, "blocked", errors.BLOCKED, "nothing was changed", details, plan.problems, plan_lines(plan)
+        )
+    return HostReport(host, plan.outcome, errors.DONE, "nothing to do", details, plan=plan_lines(plan))
 
 
 def _done(host: str, result: tuple[Problem, ...] | HostError, plan: Plan) -> HostReport:
@@ -148,19 +182,20 @@ def _done(host: str, result: tuple[Problem, ...] | HostError, plan: Plan) -> Hos
     return HostReport(host, "changed", errors.DONE, summary, {"plan": plan_data(plan)}, result)
 
 
-def _nothing(looked: dict[str, Looked | HostError]) -> Report:
-    reports = {
+def _nothing(looked: dict[str, Looked | HostError]) -> dict[str, HostReport]:
+    return {
         host: failed(host, found)
         if isinstance(found, HostError)
         else HostReport(host, "unchanged", errors.DONE, "nothing of beamdeploy runs here")
         for host, found in looked.items()
     }
-    return _report(reports)
 
 
 def _refused(report: HostReport) -> HostReport:
     return HostReport(report.name, "not attempted", report.exit, "not confirmed", report.details, report.problems)
 
 
-def _report(reports: dict[str, HostReport]) -> Report:
-    return Report("Destroy", errors.worst(report.exit for report in reports.values()), tuple(reports.values()))
+def _report(looked: dict[str, Looked | HostError], reports: dict[str, HostReport]) -> Report:
+    notes = {host: told(found.session) for host, found in looked.items() if isinstance(found, Looked)}
+    whole = tuple(replace(each, problems=(*notes.get(host, ()), *each.problems)) for host, each in reports.items())
+    return Report("Destroy", errors.worst(report.exit for report in whole), whole)

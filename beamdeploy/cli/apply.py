@@ -8,7 +8,7 @@ from beamdeploy.cli import options
 
 
 @click.command()
-@click.argument("recipe")
+@options.recipe
 @options.hosts
 @options.overrides
 @options.templates
@@ -17,6 +17,8 @@ from beamdeploy.cli import options
 @click.option("--exit-code", is_flag=True, help="With --check: end with 10 when something would change.")
 @click.option("--locked", is_flag=True, help="Refuse when the recipe has no lock: the habit of a CI.")
 @click.option("--skip-blocked", is_flag=True, help="Go on with the others when a host is blocked.")
+@options.waves
+@options.lock_wait
 @options.yes
 @options.output
 @click.pass_context
@@ -35,6 +37,11 @@ def apply(
     exit_code: bool,
     locked: bool,
     skip_blocked: bool,
+    serial: str | None,
+    canary: bool,
+    max_fail: int,
+    order: str,
+    lock_wait: float,
     yes: bool,
     output: str,
 ) -> int:
@@ -45,7 +52,7 @@ def apply(
     from beamdeploy import deploy
     from beamdeploy.cli.ask import confirm_apply
     from beamdeploy.cli.plan import plan
-    from beamdeploy.cli.targets import load_hosts, load_wanted
+    from beamdeploy.cli.targets import load_hosts, load_wanted, ordered
     from beamdeploy.lock import require_lock
     from beamdeploy.report import Progress, show
 
@@ -55,8 +62,16 @@ def apply(
     wanted, lock = load_wanted(recipe, overrides)
     if locked:
         require_lock(recipe, lock)
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
-    how = deploy.Options(accept_new=accept_new, unpinned=unpinned, skip_blocked=skip_blocked, templates=templates)
+    hosts = ordered(load_hosts(inventory, limit, model_dir, gpus, wanted), order)
+    specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
+    how = deploy.Options(
+        accept_new=accept_new,
+        skip_blocked=skip_blocked,
+        lock_wait=lock_wait,
+        serial=serial,
+        canary=canary,
+        max_fail=max_fail,
+    )
     with Progress() as progress:
-        report = deploy.apply(wanted, hosts, lock, how, progress.event, confirm_apply(progress, yes=yes, output=output))
+        report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
     return show(report, output)

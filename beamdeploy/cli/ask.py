@@ -22,7 +22,7 @@ def on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def confirm_apply(progress: Progress, *, yes: bool, output: str) -> Confirm:
+def confirm_apply(progress: Progress, *, yes: bool) -> Confirm:
     """Show the plans; ask when a running server would be stopped and somebody is there to answer."""
 
     def confirm(reports: tuple[HostReport, ...]) -> bool:

@@ -10,6 +10,7 @@ from beamdeploy.cli import complete, options
 @click.command()
 @click.argument("target", metavar="[RECIPE|NAME]", required=False, shell_complete=complete.recipe_files)
 @options.hosts
+@options.lock_wait
 @options.yes
 @options.output
 def destroy(
@@ -19,6 +20,7 @@ def destroy(
     model_dir: str | None,
     gpus: tuple[int, ...] | None,
     accept_new: bool,
+    lock_wait: float,
     yes: bool,
     output: str,
 ) -> int:
@@ -35,5 +37,5 @@ def destroy(
     hosts = load_hosts(inventory, limit, model_dir, gpus)
     with Progress() as progress:
         asked = confirm_destroy(progress, yes=yes)
-        report = takedown.destroy(hosts, name, progress.event, asked, accept_new=accept_new)
+        report = takedown.destroy(hosts, name, progress.event, asked, accept_new=accept_new, lock_wait=lock_wait)
     return show(report, output)

@@ -11,7 +11,7 @@ from beamdeploy.errors import CHANGES_PENDING, DONE
 
 
 @click.command()
-@click.argument("recipe")
+@options.recipe
 @options.hosts
 @options.overrides
 @options.templates
@@ -37,10 +37,10 @@ def plan(
     from beamdeploy.report import Progress, show
 
     wanted, lock = load_wanted(recipe, overrides)
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
-    how = deploy.Options(accept_new=accept_new, unpinned=unpinned, templates=templates)
+    hosts = load_hosts(inventory, limit, model_dir, gpus, wanted)
+    specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
     with Progress() as progress:
-        report = deploy.plan(wanted, hosts, lock, how, progress.event)
+        report = deploy.plan(specs, deploy.Options(accept_new=accept_new), progress.event)
     if exit_code and report.exit == DONE and deploy.pending(report):
         report = replace(report, exit=CHANGES_PENDING)
     return show(report, output)

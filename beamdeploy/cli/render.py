@@ -8,7 +8,7 @@ from beamdeploy.cli import options
 
 
 @click.command()
-@click.argument("recipe")
+@options.recipe
 @options.hosts
 @options.overrides
 @options.templates
@@ -29,14 +29,14 @@ def render(
     Without an inventory it is for a server that is not known yet: set MODEL_DIR there to the folder of the weights.
     """
     from beamdeploy.cli.targets import load_hosts, load_wanted
-    from beamdeploy.deploy import render_all
+    from beamdeploy.deploy import specs_of
     from beamdeploy.outcome import HostReport, Report
     from beamdeploy.render import nowhere
     from beamdeploy.report import pasted, show
 
     wanted, lock = load_wanted(recipe, overrides)
     hosts = load_hosts(inventory, limit, model_dir, gpus) if inventory else (nowhere(model_dir, gpus),)
-    specs = render_all(wanted, hosts, lock, templates)
+    specs = specs_of(wanted, hosts, lock, templates)
     if output == "text":
         return pasted([(spec.host.name, spec.words) for spec in specs])
     details = [{"words": list(s.words), "digest": s.digest, "templates": list(s.templates)} for s in specs]

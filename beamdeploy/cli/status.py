@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from beamdeploy.cli import options
+from beamdeploy.cli import complete, options
 
 
 @click.command()
-@click.argument("target", metavar="[RECIPE|NAME]", required=False)
+@click.argument("target", metavar="[RECIPE|NAME]", required=False, shell_complete=complete.recipe_files)
 @options.hosts
 @options.overrides
 @options.output
@@ -28,12 +28,12 @@ def status(
     """
     from beamdeploy import status as look
     from beamdeploy.cli.targets import deployment_name, is_recipe, load_hosts, load_wanted
-    from beamdeploy.deploy import render_all
+    from beamdeploy.deploy import specs_of
     from beamdeploy.report import show
 
     hosts = load_hosts(inventory, limit, model_dir, gpus)
     digests = {}
     if target is not None and is_recipe(target):
         wanted, lock = load_wanted(target, overrides)
-        digests = {spec.host.name: spec.digest for spec in render_all(wanted, hosts, lock, None)}
+        digests = {spec.host.name: spec.digest for spec in specs_of(wanted, hosts, lock, None)}
     return show(look.status(hosts, deployment_name(target), digests, accept_new=accept_new), output)

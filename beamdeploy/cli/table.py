@@ -16,10 +16,13 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Deploy": {
         "plan": ("plan", "Show what apply would change, and why."),
         "apply": ("apply", "Make the hosts serve what the recipe says."),
+        "rollback": ("rollback", "Return to the deployment before this one."),
         "destroy": ("destroy", "Stop and remove a deployment."),
     },
     "Look": {
         "status": ("status", "Say what runs on each host and whether it is ready."),
+        "drift": ("drift", "Say what on the hosts is not as the recipe says."),
+        "history": ("history", "List what was deployed on each host, and when."),
         "logs": ("logs", "Show the log of a deployment."),
     },
     "Try": {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from beamdeploy.errors import InputError
 from beamdeploy.inventory import Host, load_inventory, select
 
 if TYPE_CHECKING:
@@ -14,19 +16,50 @@ if TYPE_CHECKING:
 
 
 def load_hosts(
-    inventory: str | None, limit: str | None, model_dir: str | None, gpus: tuple[int, ...] | None
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    recipe: Recipe | None = None,
 ) -> tuple[Host, ...]:
-    """The hosts that `-i` and `-l` name. InputError: none, or the inventory is wrong."""
+    """The hosts that `-i` and `-l` name. InputError: none, or the inventory is wrong.
+
+    The word `sandbox` stands for the inventory of a sandbox, which is started for it; `recipe`: for what, if that is
+    known.
+    """
+    if inventory == "sandbox":
+        from beamdeploy.sandbox import lifetime
+
+        started = lifetime.up(None, lifetime.folder_of(None, os.environ), recipes=(recipe,) if recipe else ())
+        inventory = str(started.inventory)
     loaded = load_inventory(inventory, model_dir=model_dir, gpus=gpus, environ=os.environ)
     return select(loaded, limit)
 
 
-def load_wanted(recipe: str, overrides: Iterable[tuple[str, str]]) -> tuple[Recipe, Lock | None]:
-    """The recipe and its lock. InputError: all that is wrong with them."""
-    from beamdeploy.lock import load_lock
-    from beamdeploy.recipe import load_recipe
+def ordered(hosts: tuple[Host, ...], order: str) -> tuple[Host, ...]:
+    """The hosts in the order in which they are to be done."""
+    if order == "shuffle":
+        return tuple(random.sample(hosts, len(hosts)))
+    by_name = tuple(sorted(hosts, key=lambda host: host.name)) if "sorted" in order else hosts
+    return by_name[::-1] if order.startswith("reverse") else by_name
 
-    return load_recipe(recipe, overrides), load_lock(recipe)
+
+def load_wanted(recipe: str, overrides: Iterable[tuple[str, str]]) -> tuple[Recipe, Lock | None]:
+    """The recipe and its lock; warnings of the rules are shown. InputError: all that is wrong with them."""
+    from beamdeploy.check_ignores import without_ignored
+    from beamdeploy.lock import load_lock
+    from beamdeploy.recipe import load_with_document
+    from beamdeploy.report import show_problems
+    from beamdeploy.rules import check
+
+    overrides = tuple(overrides)
+    wanted, document = load_with_document(recipe, overrides)
+    lock = load_lock(recipe)
+    problems = without_ignored(document, check(document, wanted, lock, overrides))
+    if any(problem.level == "error" for problem in problems):
+        raise InputError(problem for problem in problems if problem.level != "info")
+    show_problems([problem for problem in problems if problem.level == "warning"])
+    return wanted, lock
 
 
 def is_recipe(target: str) -> bool:

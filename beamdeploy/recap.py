@@ -1,0 +1,123 @@
+"""What was planned, done or left undone on a host, as the report says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from beamdeploy import errors
+from beamdeploy.act import Acted
+from beamdeploy.errors import HostError
+from beamdeploy.outcome import HostReport, PlanLine
+from beamdeploy.plan import Plan, Step
+from beamdeploy.render import Spec
+
+_MARKS = {"stop": "-", "remove": "-", "set aside": "~", "pull": "+", "run": "+", "start": "+"}
+_OUTCOMES = {
+    errors.UNREACHABLE: "unreachable",
+    errors.NOT_READY: "not ready",
+    errors.LOCKED: "locked",
+    errors.BLOCKED: "blocked",
+}
+_DONE = {"create": "created", "replace": "replaced", "start": "started again", "settle": "ready now"}
+_INTERRUPTED = {
+    "pull": "the image was being pulled; what served before was not touched",
+    "lock": "the run waited for the lock; nothing was changed",
+    "stop": "the old server was being stopped and no new one was started: apply again",
+    "set aside": "the old server is stopped and no new one was started: apply again",
+    "wait for GPUs": "the old server is stopped and no new one was started: apply again",
+    "run": "the new container was being started: beamdeploy status says what runs",
+    "remove": "a container was being removed: apply again",
+    "restore": "the old server was being brought back: beamdeploy status says what runs",
+}
+_LOADING = "the new server goes on loading there; watch it with beamdeploy logs -f"
+
+
+def planned(spec: Spec, plan: Plan) -> HostReport:
+    """A host before anything is done."""
+    details = {"plan": plan_data(plan), "digest": spec.digest}
+    if plan.outcome == "blocked":
+        summary = f"{len(plan.problems)} in the way; nothing was changed"
+        problems = (*plan.problems, *plan.notes)
+        return HostReport(plan.host, "blocked", errors.BLOCKED, summary, details, problems, plan_lines(plan))
+    return HostReport(plan.host, plan.outcome, errors.DONE, summary_of(plan), details, plan.notes, plan_lines(plan))
+
+
+def acted(spec: Spec, plan: Plan, result: Acted | HostError) -> HostReport:
+    """A host after its plan was carried out, or failed to be."""
+    if isinstance(result, HostError):
+        return failed(plan.host, result, plan)
+    details = {
+        "plan": plan_data(plan),
+        "digest": spec.digest,
+        "container": result.container,
+        "completion": asdict(result.proof) if result.proof else None,
+    }
+    outcome = "changed" if plan.writes else "unchanged"
+    return HostReport(
+        plan.host, outcome, errors.DONE, _done(spec, plan, result), details, (*plan.notes, *result.warnings)
+    )
+
+
+def failed(host: str, error: HostError, plan: Plan | None = None) -> HostReport:
+    """A host on which a step failed, or which could not be reached."""
+    details = {"plan": plan_data(plan)} if plan else {}
+    summary = error.problems[0].what.splitlines()[0]
+    return HostReport(host, _OUTCOMES.get(error.exit, "failed"), error.exit, summary, details, error.problems)
+
+
+def not_attempted(report: HostReport, why: str) -> HostReport:
+    """A host that had something to do and was left as it was."""
+    if not report.plan:
+        return report
+    return HostReport(report.name, "not attempted", errors.DONE, why, report.details, report.problems)
+
+
+def interrupted(plan: Plan, phase: str) -> HostReport:
+    """A host in the middle of its plan: what is known of it."""
+    known = _INTERRUPTED.get(phase, _LOADING) if plan.steps else "nothing was to be done"
+    return HostReport(plan.host, "interrupted", errors.INTERRUPTED, known, {"plan": plan_data(plan)})
+
+
+def summary_of(plan: Plan) -> str:
+    """One line for the recap."""
+    if not plan.steps:
+        return "no change: nothing to do"
+    differing = ", ".join(change.path for change in plan.changes)
+    return ", ".join(step.kind for step in plan.steps) + (f" ({differing})" if differing else "")
+
+
+def plan_lines(plan: Plan) -> tuple[PlanLine, ...]:
+    """A plan for people: the settings that differ, then the steps."""
+    return (*_change_lines(plan), *map(_step_line, plan.steps))
+
+
+def plan_data(plan: Plan) -> dict[str, object]:
+    """A plan as JSON can hold it."""
+    return {
+        "outcome": plan.outcome,
+        "changes": [asdict(change) for change in plan.changes],
+        "steps": [{**asdict(step), "words": list(step.words)} for step in plan.steps],
+    }
+
+
+def _done(spec: Spec, plan: Plan, result: Acted) -> str:
+    said = _DONE.get(plan.outcome, summary_of(plan))
+    if result.proof is None:
+        return said
+    published = spec.recipe.container
+    where = f"http://{published.address}:{published.port}/v1"
+    return f"{said}; {result.proof.model} answers on {where} ({result.proof.seconds:.1f} s)"
+
+
+def _change_lines(plan: Plan) -> Iterator[PlanLine]:
+    for change in plan.changes:
+        yield PlanLine("~", change.path, f"{_said(change.old)} → {_said(change.new)}")
+
+
+def _step_line(step: Step) -> PlanLine:
+    return PlanLine(_MARKS.get(step.kind, " "), step.kind, step.reason, step.cost)
+
+
+def _said(value: object) -> str:
+    return "not set" if value is None else str(value)

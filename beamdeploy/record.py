@@ -1,0 +1,83 @@
+"""The history of a deployment: one line of JSON a run, appended to a file on the host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from beamdeploy.errors import HostError, Problem
+from beamdeploy.remote import Session
+
+STATE_DIR = ".local/state/beamdeploy"
+"""Below the user's home on the host, where the inventory says no state_dir. Only that user may read it."""
+
+_APPEND = """
+umask 077
+dir=$1/$2
+mkdir -p "$dir" && printf '%s\\n' "$3" >> "$dir/history.jsonl"
+"""
+_READ = """
+for file in "$1"/${2:-*}/history.jsonl; do [ ! -e "$file" ] || cat "$file" || exit; done
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run on one host. `at`: UTC, by the controller's clock; `outcome`: "ready", "removed" or "failed"."""
+
+    at: str
+    by: str
+    action: str
+    name: str
+    outcome: str
+    seconds: float
+    digest: str = ""
+    image: str = ""
+    words: tuple[str, ...] = ()
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    container: str | None = None
+    completion: str = ""
+    error: str = ""
+
+
+def state_dir(session: Session) -> str:
+    """Where the host keeps our state: absolute, or below the user's home, which is where every command starts."""
+    return session.host.state_dir or STATE_DIR
+
+
+def append(session: Session, entry: Entry) -> tuple[Problem, ...]:
+    """Write an entry down; a warning if the host would not."""
+    line = json.dumps(asdict(entry), separators=(",", ":"))
+    try:
+        result = session.script(_APPEND, (state_dir(session), entry.name, line), timeout=60)
+    except HostError as error:
+        return tuple(error.problems)
+    if result.ok:
+        return ()
+    what = f"the history could not be written: {result.err.strip()[-200:]}"
+    remedy = f"Make {state_dir(session)} writable on the host, or set state_dir in the inventory."
+    return (Problem(what, remedy, f"{session.host.name}: record", level="warning"),)
+
+
+def read(session: Session, name: str | None) -> tuple[Entry, ...]:
+    """The entries of one deployment, or of all, oldest first. HostError: they cannot be read."""
+    result = session.script(_READ, (state_dir(session), name or ""), timeout=60)
+    if not result.ok:
+        raise HostError(Problem(f"the history cannot be read: {result.err.strip()[-200:]}", "", session.host.name))
+    return tuple(sorted(_entries(result.out), key=lambda entry: entry.at))
+
+
+def _entries(text: str) -> Iterator[Entry]:
+    """A line that is cut (a full disk, a lost host) is left out."""
+    known = {each.name for each in fields(Entry)}
+    for line in text.splitlines():
+        try:
+            told: dict[str, Any] = json.loads(line)
+            data: dict[str, Any] = {key: value for key, value in told.items() if key in known}
+            yield Entry(**{**data, "words": tuple(data["words"])})
+        except (ValueError, TypeError, AttributeError, KeyError):
+            continue

@@ -1,0 +1,59 @@
+"""One run of a command: its open sessions, its progress, and who started it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from beamdeploy.errors import Problem
+from beamdeploy.inventory import Host
+from beamdeploy.remote import Session, open_session
+
+SayHost = Callable[[str, str, str], None]
+"""Progress: (host, phase, detail)."""
+
+
+@dataclass
+class Run:
+    """The open sessions of a run and the last phase of each host, for whoever interrupts it."""
+
+    stack: ExitStack
+    say: SayHost
+    phases: dict[str, str] = field(default_factory=dict)
+
+    def opened(self, host: Host, *, accept_new: bool) -> Session:
+        """An open session that lasts as long as the run."""
+        self.say(host.name, "connect", host.address or "")
+        session = open_session(host, accept_new=accept_new)
+        self.stack.callback(session.close)
+        return session
+
+    def sayer(self, host: str) -> Callable[[str, str], None]:
+        """The progress of one host."""
+
+        def say(phase: str, detail: str) -> None:
+            self.phases[host] = phase
+            self.say(host, phase, detail)
+
+        return say
+
+
+def told(session: Session) -> tuple[Problem, ...]:
+    """What an open session has to tell, such as which new host key was stored where."""
+    where = f"{session.host.name}: connect"
+    return tuple(Problem(note, where=where, level="info") for note in session.notes)
+
+
+def started_by() -> str:
+    """user@machine (process) of this run, for those who meet its lock or its history."""
+    return f"{getpass.getuser()}@{socket.gethostname()} (pid {os.getpid()})"
+
+
+def now() -> str:
+    """The time of this machine in UTC, "2026-11-30T17:00:00Z"."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,157 @@
+"""Changing a server that serves: restored when the new one fails, one run at a time, written down, and undone."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.command import Job, environment
+from tests.integration.test_main_job import container_id
+from tests.lab import Lab, LabHost
+
+
+@pytest.fixture
+def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
+    made = Job(lab, (clean_host,), tmp_path)
+    made.write()
+    made.write_inventory()
+    return made
+
+
+def test_a_failed_replacement_brings_the_old_server_back_and_sees_it_answer(job: Job, clean_host: LabHost) -> None:
+    name = clean_host.name
+    assert job.run("apply").exit == 0
+    before = container_id(clean_host)
+    for _ in range(2):
+        job.write({"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]})
+        done = job.run("apply")
+        assert (done.exit, done.host(name)["outcome"]) == (1, "failed"), done.out
+        assert "was started again and answers" in done.problems
+        assert "invalid choice" in done.problems
+        assert (container_id(clean_host), container_id(clean_host, "beam.previous")) == (before, "")
+        job.write()
+        assert job.run("status").exit == 0
+        assert job.run("apply").host(name)["outcome"] == "unchanged"
+
+
+def test_history_tells_what_was_done_and_rollback_returns_without_a_file(job: Job, clean_host: LabHost) -> None:
+    name = clean_host.name
+    for seqs in (8, 4):
+        job.write({"engine.max_num_seqs": seqs})
+        assert job.run("apply").exit == 0
+    entries = job.run("history").host(name)["entries"]
+    assert [(each["number"], each["action"], each["outcome"]) for each in entries] == [
+        (1, "apply", "ready"),
+        (2, "apply", "ready"),
+    ]
+    assert entries[0]["recipe"]["engine"]["max_num_seqs"] == 8 and entries[0]["completion"]
+    back = job.run("rollback", "-y")
+    assert (back.exit, back.host(name)["outcome"]) == (0, "changed"), back.out
+    assert back.host(name)["plan"]["changes"] == [{"path": "engine.max_num_seqs", "old": 4, "new": 8}]
+    again = job.run("rollback", "1")
+    assert (again.exit, again.host(name)["outcome"]) == (0, "unchanged")
+    assert job.run("rollback", "9").exit == 2
+    assert job.run("destroy", "-y").exit == 0
+    actions = [each["action"] for each in job.run("history").host(name)["entries"]]
+    assert actions == ["apply", "apply", "rollback", "destroy"]
+
+
+def test_the_history_is_for_its_user_alone(job: Job, clean_host: LabHost) -> None:
+    assert job.run("apply").exit == 0
+    found = clean_host.run("sh", "-c", "stat -c '%a %n' /root/.local/state/beamdeploy /root/.local/state/beamdeploy/*/*")
+    assert found.splitlines() == [
+        "700 /root/.local/state/beamdeploy",
+        "600 /root/.local/state/beamdeploy/beam/history.jsonl",
+    ]
+
+
+def test_drift_is_ten_and_none_is_zero(job: Job) -> None:
+    assert job.run("apply").exit == 0
+    assert job.run("drift").exit == 0
+    job.write({"engine.max_num_seqs": 4})
+    assert job.run("drift").exit == 10
+
+
+def started(job: Job, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        (sys.executable, "-m", "beamdeploy", *words, job.recipe, "-i", job.inventory),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+
+
+def slow(job: Job, seconds: int = 8) -> None:
+    job.write({"container.env": {"STANDIN_LOAD_SECONDS": str(seconds)}})
+
+
+def wait_for_phase(process: subprocess.Popen[str], phase: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if f": {phase}" in line:
+            return
+    raise AssertionError(f"it ended before {phase}")
+
+
+def test_two_runs_at_a_time_are_kept_apart(job: Job, clean_host: LabHost) -> None:
+    slow(job)
+    first = started(job, "apply")
+    wait_for_phase(first, "loading")
+    for command, more in (("destroy", ("-y",)), ("destroy", ("-y",))):
+        second = job.run(command, *more)
+        assert second.exit == 5, second.out
+        assert "another run works on beam" in second.problems and "apply" in second.problems
+    first.communicate(timeout=60)
+    assert first.returncode == 0
+    assert job.run("destroy", "-y", "--lock-wait", "5").exit == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_loading_it_says_so_and_the_server_goes_on(
+    job: Job, clean_host: LabHost, number: signal.Signals
+) -> None:
+    slow(job)
+    run = started(job, "apply")
+    wait_for_phase(run, "loading")
+    began = time.monotonic()
+    run.send_signal(number)
+    out, err = run.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert run.returncode == 130, err
+    assert "goes on loading" in out and "Traceback" not in err
+    assert container_id(clean_host) != ""
+    done = job.run("apply")
+    assert (done.exit, done.host(clean_host.name)["plan"]["outcome"]) == (0, "settle")
+
+
+def test_killed_in_the_middle_of_a_swap_the_next_apply_completes_it(job: Job, clean_host: LabHost) -> None:
+    assert job.run("apply").exit == 0
+    for phase, seconds in (("stop", 8), ("wait for GPUs", 9), ("settle", 10)):
+        slow(job, seconds)
+        run = started(job, "apply")
+        wait_for_phase(run, phase)
+        run.kill()
+        run.communicate(timeout=20)
+        done = job.run("apply", "--lock-wait", "40")
+        assert done.exit == 0, done.out
+        assert job.run("apply").host(clean_host.name)["outcome"] == "unchanged"
+        assert container_id(clean_host, "beam.previous") == ""
+
+
+def test_waves_stop_after_a_failure_and_say_who_was_left_out(
+    lab: Lab, clean_hosts: tuple[LabHost, ...], tmp_path: Path
+) -> None:
+    job = Job(lab, clean_hosts, tmp_path)
+    job.write()
+    job.write_inventory()
+    assert job.run("apply", "--serial", "1").exit == 0
+    before = {host.name: container_id(host) for host in clean_hosts}
+    job.write({"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]})
+    for words in (("--serial", "50%"), ("--canary",)):
+        done = job.run("apply", *words)
+        assert done.exit == 1
+        assert [done.host(host.name)["outcome"] for host in clean_hosts] == ["failed", "not attempted"]
+        assert {host.name: container_id(host) for host in clean_hosts} == before
