@@ -46,8 +46,8 @@ def check_file(file: str, *, walked: bool = False) -> tuple[Problem, ...] | None
 
 def _problems(document: Document, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
     kind = kind_of(document)
-    if kind == "inventory" and document.file != "-":
-        return inventory_problems(document.file)  # it knows which doubts about YAML are none of ours
+    if kind == "inventory":
+        return inventory_problems(document.file, document.text)  # it knows which doubts about YAML are none of ours
     if problems:
         return (*problems, *schema.check(document, kind))  # its values may not be used, the schema skips them
     return recipe_problems(document) if kind == "recipe" else schema.check(document, kind)

@@ -90,6 +90,8 @@ def _complaint(document: Document, ignore: _Ignore, rule: str, problems: Sequenc
     if any(not ignorable(each) for each in found) or (not found and rule < FIRST_IGNORABLE):
         what = f"{rule} cannot be ignored: what YAML, schema or inventory do not allow is not deployed either"
         return problem(what, "correct the value, and remove the comment", "BD071", "info")
+    if any(not ignorable(each) for each in problems):
+        return None  # the rules were not asked yet
     where = "in this file" if ignore.covers is None else f"on line {ignore.covers}"
     return None if found else problem(f"{rule} is ignored here, but is not found {where}", "remove it", "BD070", "info")
 

@@ -68,13 +68,15 @@ def load_inventory(
     model_dir: str | None = None,
     gpus: tuple[int, ...] | None = None,
     environ: Mapping[str, str],
+    text: str | None = None,
 ) -> Inventory:
     """The inventory that `-i` names: a file, a folder or `user@host,`; None: $BEAMDEPLOY_INVENTORY, else the default.
 
-    `model_dir` and `gpus` complete the hosts that do not say them. InputError: all problems of all files.
+    `model_dir` and `gpus` complete the hosts that do not say them; `text` is the file's, where it was read already.
+    InputError: all problems of all files.
     """
     source = source or environ.get(VARIABLE) or _default()
-    facts = tuple(_facts(source))
+    facts = tuple(_facts(source) if text is None else _file(source, text))
     tree, problems = grow(facts)
     given, more = _given(model_dir, gpus)
     hosts, clashes = _hosts(tree, given)
@@ -86,10 +88,10 @@ def load_inventory(
     return Inventory(hosts, tree.groups, _places(tree), problems)
 
 
-def inventory_problems(file: str) -> tuple[Problem, ...]:
-    """Everything that is wrong with one inventory file, warnings included."""
+def inventory_problems(file: str, text: str | None = None) -> tuple[Problem, ...]:
+    """Everything that is wrong with one inventory file (or its text), warnings included."""
     try:
-        return load_inventory(file, environ={}).problems
+        return load_inventory(file, environ={}, text=text).problems
     except InputError as error:
         return error.problems
 
@@ -148,16 +150,16 @@ def _files(source: str) -> tuple[str, ...]:
     return tuple(map(str, found))
 
 
-def _file(file: str) -> Iterator[Fact]:
+def _file(file: str, text: str | None = None) -> Iterator[Fact]:
     """The facts of one file and all that is wrong with it: as YAML, in shape, in our variables."""
     # here, since every module imports Host, and jsonschema is slow to import
     from beamdeploy import schema
 
-    if file != "-" and not Path(file).exists() and re.fullmatch(r"[\w.@:\[\]%-]+", file):
+    if text is None and file != "-" and not Path(file).exists() and re.fullmatch(r"[\w.@:\[\]%-]+", file):
         remedy = f"give the path of a file or folder; for a host write it with a comma: {file},"
         yield Problem("there is no such inventory", remedy, file=file, rule="BD101")
         return
-    document, problems = documents.load(file)
+    document, problems = documents.load(file, text)
     if document is None:
         yield from (_not_ini(problem) for problem in problems)
         return

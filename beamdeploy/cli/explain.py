@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from beamdeploy.cli import options
+from beamdeploy.cli import complete, options
 
 if TYPE_CHECKING:
     from beamdeploy.rules.rule import Rule
@@ -15,7 +15,7 @@ Line = tuple[tuple[str, str], ...]
 
 
 @click.command()
-@click.argument("rule", required=False)
+@click.argument("rule", required=False, shell_complete=complete.rule_ids)
 @options.output
 def explain(rule: str | None, output: str) -> int:
     """Say why RULE (such as BD301) is a rule, with a bad and a good example. Without RULE: list all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -56,7 +57,15 @@ def validate(
     from beamdeploy.report import show, show_found
 
     report = check_all(files, Choice(select, ignore), strict=strict)
+    if output == "sarif":
+        report = replace(report, details={**report.details, "titles": _titles()})
     return show_found(report, _summary(report)) if output == "text" else show(report, output)
+
+
+def _titles() -> dict[str, str]:
+    from beamdeploy.rules.pages import all_rules
+
+    return {rule.id: rule.title for rule in all_rules()}
 
 
 def _summary(report: Report) -> str:
