@@ -233,7 +233,8 @@ def clean(host: LabHost) -> None:
     """Remove every container and image of a host, what was left in its home, and put its GPUs and weights back."""
     if containers := host.docker("ps", "--all", "--quiet").split():
         host.docker("rm", "--force", *containers)
-    if images := set(host.docker("images", "--all", "--quiet").split()):
+    # the newest first: an image with children cannot be removed
+    if images := tuple(dict.fromkeys(host.docker("images", "--all", "--quiet").split())):
         host.docker("rmi", "--force", *images)
     for left in (host.folder / "root").iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
