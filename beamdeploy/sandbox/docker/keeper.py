@@ -90,7 +90,8 @@ def keep(folder: str, identifier: str, report: int) -> None:
             break
     if held is not None:
         held.close()
-    if after is not None and after["HostConfig"]["AutoRemove"]:
+    # one that is attached is removed by whoever shows its end
+    if after is not None and after["HostConfig"]["AutoRemove"] and not after["Config"]["AttachStdout"]:
         with store.exclusive(folder):
             store.remove(folder, after)
 

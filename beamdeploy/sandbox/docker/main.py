@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from beamdeploy.sandbox import place
+from beamdeploy.sandbox import locks, place
 from beamdeploy.sandbox.docker import end, images, show, store, template
 from beamdeploy.sandbox.docker.create import record_of
 from beamdeploy.sandbox.docker.failure import Failure, daemon
@@ -137,8 +137,11 @@ def _missing_image(folder: str, asked: Asked) -> images.Image:
 def _attached(folder: str, record: store.Record) -> int:
     """Show what it says until it ends; its exit code."""
     show_log(folder, record["Id"], None, follow=True)
-    left = store.find(folder, record["Id"])
-    return int(left["State"]["ExitCode"]) if left is not None else 0
+    locks.free_within(os.path.join(store.home(folder, record["Id"]), store.ALIVE), 5)
+    left = store.must_find(folder, record["Id"])
+    if left["HostConfig"]["AutoRemove"]:
+        end.remove(folder, left["Id"], force=True)
+    return int(left["State"]["ExitCode"])
 
 
 def create(folder: str, asked: Asked) -> int:

@@ -22,8 +22,7 @@ def start(folder: str, record: Record) -> None:
         _check(folder, record)
     except Failure as failure:
         record["State"] |= {"ExitCode": failure.exit if failure.exit == 127 else 128}
-        if failure.exit == 127:
-            record["State"]["Error"] = failure.text.removeprefix("Error response from daemon: ")
+        record["State"]["Error"] = failure.text.removeprefix("Error response from daemon: ")
         store.save(folder, record)
         raise
     record["_"] |= {"stopping": False}
