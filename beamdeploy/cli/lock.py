@@ -5,14 +5,35 @@ from __future__ import annotations
 import click
 
 from beamdeploy.cli import options
+from beamdeploy.errors import CHANGES_PENDING, DONE
 
 
 @click.command()
 @click.argument("recipe")
+@click.option("--from", "source", metavar="HOST", help="Take image and weights as this host of the inventory has them.")
+@click.option("--check", is_flag=True, help="Write nothing; end with 10 when the lock is not what would be written.")
+@click.option(
+    "--upgrade",
+    is_flag=False,
+    flag_value="all",
+    type=click.Choice(("all", "image", "weights")),
+    help="Ask again for what is locked already; without it only what is missing or no longer fits is asked.",
+)
+@click.option(
+    "--insecure-registry",
+    "insecure",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Ask this registry, or those of a network (10.0.0.0/8), over plain HTTP, as dockerd is told to.",
+)
 @options.hosts
 @options.output
 def lock(
     recipe: str,
+    source: str | None,
+    check: bool,
+    upgrade: str | None,
+    insecure: tuple[str, ...],
     inventory: str | None,
     limit: str | None,
     model_dir: str | None,
@@ -20,22 +41,29 @@ def lock(
     accept_new: bool,
     output: str,
 ) -> int:
-    """Pull the image of RECIPE on a host and write its digest to the lock beside the recipe.
+    """Write down what exactly the image and weights of RECIPE are, in the lock beside it.
 
-    With several hosts, the first one (see -l) is asked. The file is written only when the digest is known.
+    Digests come from the image's registry, and each file's size and sha256 from the hub; your logins to both are
+    used. With --from they come from a host that is known to be good. The file is written only when all is known.
     """
+    from beamdeploy.cli.locking import lock_from, show_lock
     from beamdeploy.cli.targets import load_hosts, load_recipe_file
-    from beamdeploy.lock import write_lock
-    from beamdeploy.outcome import HostReport, Report
-    from beamdeploy.pin import pin
-    from beamdeploy.remote import open_session
-    from beamdeploy.report import Progress, show
+    from beamdeploy.lock import load_lock, stale, write_lock
+    from beamdeploy.pin import Wish, pin
+    from beamdeploy.report import Progress
 
-    wanted = load_recipe_file(recipe)
-    host = load_hosts(inventory, limit, model_dir, gpus)[0]
-    with Progress() as progress, open_session(host, accept_new=accept_new) as session:
-        locked = pin(session, host, wanted, lambda phase, detail: progress.event(host.name, phase, detail))
-    write_lock(locked)
-    details = {"file": locked.file, "reference": locked.reference, "digest": locked.digest}
-    summary = f"{locked.reference} is {locked.digest}, written to {locked.file}"
-    return show(Report("Lock", 0, (HostReport(host.name, "locked", 0, summary, details),)), output)
+    wanted, old = load_recipe_file(recipe), load_lock(recipe)
+    if check and upgrade is None and source is None:
+        problems = stale(wanted, old) if old else ()
+        return show_lock(wanted, old, old, problems, output, exit=CHANGES_PENDING if problems or not old else DONE)
+    wish = Wish(upgrade in ("all", "image"), upgrade in ("all", "weights"), insecure)
+    with Progress() as progress:
+        if source is not None:
+            hosts = load_hosts(inventory, limit, model_dir, gpus)
+            new, notes = lock_from(source, hosts, wanted, old, wish, accept_new, progress.event)
+        else:
+            new, notes = pin(wanted, old, wish, lambda phase, detail: progress.event("lock", phase, detail))
+    changed = old is None or new != old
+    if changed and not check:
+        write_lock(new)
+    return show_lock(wanted, old, new, notes, output, exit=CHANGES_PENDING if changed and check else DONE, host=source)

@@ -217,7 +217,7 @@ def test_lock_writes_the_digest_and_apply_obeys_it(job: Job, clean_host: LabHost
     assert refused.exit == 2 and "--unpinned" in refused.problems
     assert job.run("apply", "--locked").exit == 2
     for _ in range(2):
-        locked = job.run("lock")
+        locked = job.run("lock", "--from", clean_host.name)
         assert locked.exit == 0, locked.err
         assert locked.host(name)["digest"] == job.lab.images["beam"]
     done = job.run("apply", "--locked")
@@ -233,7 +233,7 @@ def test_an_image_that_was_built_there_cannot_be_locked(job: Job, clean_host: La
     ).strip()
     job.write({"image": {"reference": "local/built:1"}})
     for _ in range(2):
-        refused = job.run("lock")
+        refused = job.run("lock", "--from", clean_host.name)
         assert refused.exit == 1
         assert "built or loaded there, not pulled" in refused.problems and "image: {id: sha256:…}" in refused.problems
         assert not (job.folder / "beam.lock.yaml").exists()
