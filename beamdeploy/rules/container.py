@@ -45,7 +45,7 @@ def has_key(subject: Subject) -> bool:
     container = subject.recipe.source["container"]
     names = {*container.get("env", {}), *container.get("secrets", {})}
     flags = any(subject.argument(flag) is not None for flag in subject.traits.key_flags)
-    return flags or bool(names & set(subject.traits.key_env)) or any("API_KEY" in name for name in names)
+    return flags or bool(names & set(subject.traits.key_env))
 
 
 def _restart(subject: Subject) -> Iterator[Finding]:

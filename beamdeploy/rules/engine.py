@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from beamdeploy import engines
 from beamdeploy.engines.catalog import catalogs
 from beamdeploy.rules.rule import Finding, Rule, Subject, closest, listed
-from beamdeploy.rules.values import CHECKED, unknown
+from beamdeploy.rules.values import CHECKED, unknown, verdict
 
 
 def _engine(subject: Subject) -> Iterator[Finding]:
@@ -46,11 +46,20 @@ def _nothing_there(subject: Subject) -> Iterator[Finding]:
 
 def _verified(subject: Subject) -> Iterator[Finding]:
     for index, path in enumerate(subject.recipe.engine.unverified):
-        if subject.catalog is None or subject.setting(path) is None or path not in CHECKED:
-            continue
-        if unknown(subject, path) is None:
-            what = f"engine.unverified: {path}: {subject.setting(path)} is in the catalog {subject.catalog.version}"
+        if subject.catalog is not None and _is_known(subject, path):
+            what = f"engine.unverified: {path} is as the catalog {subject.catalog.version} has it"
             yield Finding(("engine", "unverified", index), what, "Remove it: it is checked like any other setting.")
+
+
+def _is_known(subject: Subject, path: str) -> bool:
+    """Whether the setting, or the flag with its value, needs no exception."""
+    name = path.removeprefix("engine.args.")
+    if name == path:
+        return path in CHECKED and subject.setting(path) is not None and unknown(subject, path) is None
+    flag, value = subject.flag(f"--{name}"), subject.recipe.engine.args.get(name)
+    if flag is None or value is None:
+        return False
+    return not isinstance(value, str) or verdict(subject, flag, value, ("engine", "args", name)) is None
 
 
 RULES = (

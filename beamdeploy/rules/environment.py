@@ -109,18 +109,26 @@ def _secrets(subject: Subject) -> Iterator[Finding]:
     # the value itself is never repeated
     for name, value in subject.recipe.container.env.items():
         if value and (_SECRET_NAME.search(name.upper()) or _SECRET_VALUE.search(value)):
-            yield _secret(("container", "env", name), f"container.env.{name}")
+            remedy = f"Name where it comes from instead: container.secrets: {{{name}: {{env: {name}}}}}."
+            yield _secret(("container", "env", name), f"container.env.{name}", remedy)
     for name, value in subject.recipe.engine.args.items():
         if value is not True and value is not False and (_SECRET_FLAG.search(name) or _holds_secret(value)):
-            yield _secret(("engine", "args", name), f"engine.args.{name}")
+            variables = subject.traits.key_env if "key" in name else ()
+            instead = f", or give it by container.secrets as {variables[0]} if this image reads it" if variables else ""
+            remedy = f"Remove it: publish on 127.0.0.1 behind a proxy that asks for a key{instead}."
+            yield _secret(("engine", "args", name), f"engine.args.{name}", remedy)
 
 
-def _secret(path: tuple[str, ...], said: str) -> Finding:
+def _secret(path: tuple[str, ...], said: str, remedy: str) -> Finding:
     what = f"{said} holds a secret in plain text: the file, docker inspect, ps and the deployment's history show it"
-    remedy = (
-        "Take it out and revoke it if the file was shared; give it from a file of mode 0600 on the host (--env-file)."
-    )
-    return Finding(path, what, remedy)
+    return Finding(path, what, f"{remedy} Revoke it if the file was shared.")
+
+
+def _both(subject: Subject) -> Iterator[Finding]:
+    for name in subject.setting("container.secrets") or {}:
+        if name in subject.recipe.container.env:
+            what = f"container.env.{name} and container.secrets.{name} are one variable"
+            yield Finding(("container", "env", name), what, "Keep the secret, remove the other.", key=True)
 
 
 def _holds_secret(value: Any) -> bool:
@@ -186,9 +194,19 @@ RULES = (
         "error",
         "A recipe is committed and shown; the container's words and environment can be read by anyone who may use "
         "docker on the host.",
-        "engine:\n  args:\n    api-key: not-a-real-key  # <-",
-        'container:\n  env:\n    HF_HUB_OFFLINE: "1"',
+        "container:\n  env:\n    HF_TOKEN: not-a-real-token  # <-",
+        "container:\n  secrets:\n    HF_TOKEN:\n      env: HF_TOKEN",
         "docker inspect; ps",
         _secrets,
+    ),
+    Rule(
+        "BD416",
+        "A variable is given as text and as a secret",
+        "error",
+        "Which of both the engine would see depends on the order of docker's options.",
+        'container:\n  env:\n    MY_PROXY: "http://proxy:3128"  # <-\n  secrets:\n    MY_PROXY:\n      env: MY_PROXY',
+        "container:\n  secrets:\n    MY_PROXY:\n      env: MY_PROXY",
+        "docker run --env and --env-file",
+        _both,
     ),
 )

@@ -64,6 +64,13 @@ def _other_engine(subject: Subject) -> Iterator[Finding]:
         yield Finding("image.reference", what, "Make them one engine: the command and its flags are the engine's.")
 
 
+def _registry(subject: Subject) -> Iterator[Finding]:
+    host, slash, _ = subject.recipe.image.name.partition("/")
+    if slash and host != host.lower() and not {".", ":"} & set(host):
+        what = f"image.reference: docker reads {host} as the host name of a registry, since it is not lower case"
+        yield Finding("image.reference", what, f"Write {host.lower()}, or the registry's full name.")
+
+
 def _repositories(engine: str) -> tuple[str, ...]:
     found = traits(engine)
     return found.repositories if found else ()
@@ -120,5 +127,16 @@ RULES = (
         "image:\n  reference: lightseekorg/tokenspeed:beam",
         "the engines' published images",
         _other_engine,
+    ),
+    Rule(
+        "BD425",
+        "The repository is read as a registry",
+        "error",
+        "Repositories are lower case. Docker takes a first part in other letters for a registry's host name, and looks "
+        "it up.",
+        "image:\n  reference: LightSeekOrg/tokenspeed:beam  # <-",
+        "image:\n  reference: lightseekorg/tokenspeed:beam",
+        "distribution/reference, normalize.go",
+        _registry,
     ),
 )

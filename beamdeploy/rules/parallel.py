@@ -79,6 +79,9 @@ def _experts(subject: Subject) -> Iterator[Finding]:
     elif subject.model is not None and subject.model.experts % size:
         what = f"{subject.model.experts} experts of {subject.model.name} cannot be split over {size} GPUs"
         yield Finding("engine.expert_parallel", what, "Use a size that divides the number of experts.")
+    elif 1 < size < gpus and subject.recipe.engine.name == "tokenspeed":
+        what = f"engine.expert_parallel: {size} of {gpus} GPUs would split experts both whole and in parts"
+        yield Finding("engine.expert_parallel", what, f"TokenSpeed takes 1 or {gpus}.", "warning")
 
 
 def _sequences(subject: Subject) -> Iterator[Finding]:
@@ -139,7 +142,7 @@ RULES = (
         "Expert parallel spreads whole experts over the GPUs that there are.",
         "engine:\n  expert_parallel: 8  # <-",
         "engine:\n  expert_parallel: 4",
-        "TokenSpeed 0.1.1 runtime/layers/moe/expert.py:155",
+        "TokenSpeed 0.1.1 runtime/layers/moe/expert.py:155, runtime/utils/server_args.py:987",
         _experts,
     ),
     Rule(

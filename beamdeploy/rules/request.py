@@ -66,6 +66,14 @@ def _option(subject: Subject) -> Iterator[Finding]:
             yield Finding(path, what, f"Did you mean {near}?", key=True)
 
 
+def _kind(subject: Subject) -> Iterator[Finding]:
+    given = subject.recipe.request.get("chat_template_kwargs", {})
+    for name, value in (subject.model.template if subject.model else {}).items():
+        if name in given and type(given[name]) is not type(value):
+            what = f"request.chat_template_kwargs.{name}: {given[name]} is not of the kind that the template reads"
+            yield Finding(("request", "chat_template_kwargs", name), what, f"Write {str(value).lower()}.")
+
+
 def _parsers(subject: Subject) -> Iterator[Finding]:
     if subject.model is None:
         return
@@ -153,5 +161,15 @@ RULES = (
         "parsers:\n  tool_call: beam",
         "the publisher's page of Beam; vLLM 0.33.0 and SGLang 0.5.23 parser lists",
         _parsers,
+    ),
+    Rule(
+        "BD437",
+        "The chat template's option has another kind of value",
+        "warning",
+        'Templates test it for truth: any text counts as true, also "false".',
+        'request:\n  chat_template_kwargs:\n    allow_missing_thinking: "false"  # <-',
+        "request:\n  chat_template_kwargs:\n    allow_missing_thinking: false",
+        "Jinja, tests for truth",
+        _kind,
     ),
 )
