@@ -5,19 +5,19 @@ frame() { # section exit text
   printf '@@%s %s %s %s\n%s\n' "$nonce" "$1" "$2" "${#3}" "$3"
 }
 
-# Run words; frame stdout with the exit code, then stderr as section.err. The right side of the pipe ends only after
-# the left one has written its frame to 4, so the two never mix and no temporary file is needed.
+# Run words; frame stdout with the exit code, then stderr as section.err. The frame of stdout goes to 4 while stderr is
+# caught around it, so the two never mix, no temporary file is needed, and two forks do.
 ask() { # section words...
   section=$1
   shift
   {
-    {
-      out=$("$@" 2>&3 </dev/null)
-      frame "$section" "$?" "$out" >&4
-    } 3>&1 | {
-      err=$(cat)
-      frame "$section.err" 0 "$err"
-    }
+    err=$(
+      {
+        out=$("$@" 2>&3 </dev/null)
+        frame "$section" "$?" "$out" >&4
+      } 3>&1
+    )
+    frame "$section.err" 0 "$err"
   } 4>&1
 }
 
@@ -48,8 +48,13 @@ track_docker() {
   ask docker.version dk version --format '{{json .}}'
   info=$(ask docker.info dk info --format '{{json .}}')
   printf '%s\n' "$info"
-  root=$(printf '%s\n' "$info" | sed -n 's/.*"DockerRootDir":"\([^"]*\)".*/\1/p' | head -n 1)
-  [ -z "$root" ] || disk "$root"
+  case $info in
+    *'"DockerRootDir":"/'*)
+      root=${info#*'"DockerRootDir":"'}
+      root=${root%%\"*}
+      disk "$root"
+      ;;
+  esac
   found=
   for path in /usr/local/bin/docker /usr/bin/docker /snap/bin/docker /opt/bin/docker /usr/sbin/docker; do
     [ ! -x "$path" ] || found="$found$path$newline"
@@ -190,7 +195,8 @@ track_model_dir() {
 #   F size readable name link resolved a file (size - where a link dangles; link and resolved - for what is no link)
 #   P size name                        a Git-LFS pointer
 #   C                                  tokenizer_config.json or chat_template.json holds a chat template
-#   I count shard | E text | O         the index: tensors a shard; what is wrong with it; it is there
+#   I count shard | E text | O | T bytes   the index: tensors a shard; what is wrong with it; it is there; its total
+#   G size name                        a leftover of a download that has another size two seconds later
 #   S number implied tensors indexed missing unlisted example example, N number name   safetensors
 track_folder() { # number
   eval "folder=\$folder_$1"
@@ -204,10 +210,9 @@ track_folder() { # number
     return
   fi
   frame "weights.$1" 0 "$(folder_lines)"
-  for text in config.json hf_quant_config.json generation_config.json; do
-    if [ -f "$text" ] && [ -r "$text" ] && [ -z "$(find -L "$text" -size +512)" ]; then
-      frame "weights.$1.text.$text" 0 "$(cat "$text")"
-    fi
+  set -- "$1" config.json hf_quant_config.json generation_config.json
+  for text in $(find -L "$2" "$3" "$4" -prune -type f -size -513 2>/dev/null); do
+    [ ! -r "$text" ] || frame "weights.$1.text.$text" 0 "$(cat "$text")"
   done
 }
 
@@ -231,6 +236,32 @@ folder_lines() {
     fi
   done
   stat -L -c '%s %n' -- "$@" 2>/dev/null | entries
+  growing "$@"
+}
+
+# Only a second look tells a download that runs from one that was left behind.
+growing() { # name...
+  rest=
+  for name in "$@"; do
+    case $name in
+      *.incomplete | *.aria2 | *.part | *.partial | *.crdownload | *.tmp) rest=$rest$name$newline ;;
+    esac
+  done
+  [ -n "$rest" ] || return 0
+  before=$(sizes)
+  sleep 2
+  sizes | while IFS= read -r line; do
+    case $newline$before$newline in
+      *"$newline$line$newline"*) ;;
+      *) printf 'G\t%s\t%s\n' "${line%% *}" "${line#* }" ;;
+    esac
+  done
+}
+
+sizes() { # of $rest
+  printf '%s' "$rest" | while IFS= read -r name; do
+    [ ! -f "$name" ] || stat -L -c '%s %n' -- "$name"
+  done
 }
 
 entries() { # reads "size name" lines
@@ -286,24 +317,34 @@ safetensors() { # size name...
   headers "$@" | names=$names indexed=$indexed awk "$reduce" phase=index RS=, "$index" phase=header RS=} -
 }
 
-# Only the header of each file is read: 8 bytes of length, then that many bytes, from one open file.
+# Only the header of each file is read: 8 bytes of length, then that many bytes. The lengths of all files are read at
+# once: a large checkpoint has hundreds of files, and every process a file counts.
 headers() { # size name...
   number=0
-  while [ $# -gt 0 ]; do
+  for length in $(lengths "$@" | od -An -v -tu8); do
     number=$((number + 1))
-    {
-      length=
-      for length in $(dd bs=8 count=1 2>/dev/null | od -An -v -tu8); do :; done
-      if [ -z "$length" ] || [ ${#length} -gt 9 ] || [ $((length + 8)) -gt "$1" ]; then
-        printf '}\001 %s -1}' "$number"
-      else
-        printf '}\001 %s %s}' "$number" "$length"
+    if [ ${#length} -gt 9 ] || [ $((length + 8)) -gt "$1" ]; then
+      printf '}\001 %s -1}' "$number"
+    else
+      printf '}\001 %s %s}' "$number" "$length"
+      {
+        dd bs=8 count=1 >/dev/null 2>&1
         head -c "$length"
-      fi
-    } <"$2"
+      } <"$2"
+    fi
     shift 2
   done
   printf '}\001 0 -1}'
+}
+
+lengths() { # size name...: the first eight bytes of each; zeros, which no such size can hold, where there are fewer
+  left=$#
+  while [ "$left" -gt 0 ]; do
+    if [ "$1" -lt 8 ]; then set -- "$@" /dev/zero; else set -- "$@" "./$2"; fi
+    shift 2
+    left=$((left - 2))
+  done
+  [ $# -eq 0 ] || head -q -c 8 "$@"
 }
 
 # Records end at "," in the index and at "}" in headers, so that neither is ever one long line in memory.
@@ -311,6 +352,10 @@ headers() { # size name...
 reduce='
   BEGIN { FS = "\""; total = split(ENVIRON["names"], name, "\n"); for (i = 1; i < total; i++) number[name[i]] = i }
   phase == "index" {
+    if (total_size == "" && match($0, /"total_size"[ \t\r\n]*:[ \t\r\n]*[0-9]+/)) {
+      total_size = substr($0, RSTART, RLENGTH)
+      sub(/^.*:[ \t\r\n]*/, "", total_size)
+    }
     if (!inside) {
       at = index($0, "\"weight_map\"")
       if (!at) next
@@ -357,6 +402,7 @@ reduce='
       i = place[tensor]
       if (!missing[i]++ || tensor < lost[i]) lost[i] = tensor
     }
+    if (total_size != "") print "T\t" total_size
     if (ENVIRON["indexed"] && !closed) print "E\t" (inside ? "it ends in the middle" : "it holds no weight_map")
     for (shard in count) printf "I\t%d\t%s\n", count[shard], shard
     for (i = 1; i < total; i++) {
