@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from beamdeploy.check import check_file
 from beamdeploy.documents import Document
@@ -409,3 +411,43 @@ def test_warnings_are_shown_and_render_goes_on() -> None:
     assert told.returncode == 0
     assert "warning BD402" in told.stderr
     assert told.stdout.startswith("docker run")
+
+
+# --- whatever holds to the schema
+
+ODD: Mapping[str, tuple[Any, ...]] = {
+    "engine.tensor_parallel": (1, 3, 2**62),
+    "engine.data_parallel": (1, 2, 2**62),
+    "engine.expert_parallel": (1, 3, 2**62),
+    "engine.max_model_len": (1, 2**62),
+    "engine.name": ("vllm", "sglang", "x"),
+    "engine.catalog": ("0.1.1", "0.33.0", ".."),
+    "engine.unverified": (["engine.args.seed"], ["a.b", "engine.name"]),
+    "engine.args": (
+        {"seed": "9" * 5000, "hf-overrides": "[" * 100_000, "drain-timeout": "²", "nnodes": "9" * 5000},
+        {"--x": 1, "tp": [1, 2], "kvstore-ratio": {"a": 1}, "data-parallel-size": {"a": 1}},
+        {"drain-timeout": "9" * 5000, "engine-startup-timeout": -1, "dist-init-addr": False},
+        {"cudagraph-capture-sizes": ["a", -1, "--b"], "enable-metrics": {"a": 1}, "ca-cert-paths": [1, 2]},
+        {f"flag-{number}": True for number in range(2000)},
+    ),
+    "hardware.gpu": ("GT 710", "B300"),
+    "hardware.min_driver": ("580", "100." + "9" * 5000),
+    "container.shm_size": ("9" * 5000 + "g", "1b", None),
+    "container.env": ({f"HF_HUB_OFFLIN{number}": "x" for number in range(2000)}, {"HF_HUB_OFFLINE": ""}, None),
+    "model.weights.source": ("hf://a/b@c", "/srv", None),
+    "quantization": ({"weights": "x", "dtype": "y", "kv_cache": "z"}, None),
+    "speculative": ({"method": "mtp"}, {"method": "x", "drafter": {"path": "nvfp4"}}, None),
+    "request": ({"temperature": 10**300, "max_tokens": 2**62, "chat_template_kwargs": {"a": [{}]}}, None),
+}
+
+
+@given(st.fixed_dictionaries({}, optional={path: st.sampled_from(values) for path, values in ODD.items()}))
+@settings(max_examples=150, deadline=None)
+def test_no_recipe_breaks_a_rule(odd: Mapping[str, Any]) -> None:
+    data = deepcopy(BASE)
+    for path, value in odd.items():
+        change: Any = value
+        for key in reversed(path.split(".")):
+            change = {key: change}
+        data = changed(change, data)
+    assert all(isinstance(problem, Problem) for problem in recipe_problems(Document("-", data, {}, {}, "")))

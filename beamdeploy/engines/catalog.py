@@ -60,6 +60,7 @@ class Catalog:
         return next(iter(get_close_matches(name, self.names, 1, 0.8)), None)
 
 
+@cache
 def catalogs(engine: str) -> tuple[str, ...]:
     """The catalogs that a recipe of this engine can name."""
     files = (entry.name for entry in (folder() / engine).iterdir())

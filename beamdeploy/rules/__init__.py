@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 
 from beamdeploy import documents, engines, hardware, recipe, schema
-from beamdeploy.documents import Document
+from beamdeploy.documents import MAX_PROBLEMS, Document
 from beamdeploy.engines.catalog import catalog
 from beamdeploy.engines.traits import Traits, traits
 from beamdeploy.errors import InputError, Problem
@@ -103,7 +104,7 @@ def _names() -> frozenset[str]:
 def _findings(document: Document, looked_at: Subject, overrides: tuple[tuple[str, str], ...]) -> Iterator[Problem]:
     for rule in RULES:
         assert rule.check is not None
-        for found in rule.check(looked_at):
+        for found in islice(rule.check(looked_at), MAX_PROBLEMS):
             yield _problem(document, rule, found, overrides)
 
 

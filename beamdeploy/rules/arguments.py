@@ -59,7 +59,7 @@ def _fits(word: Any, flag: Flag) -> bool:
 def _is_json(word: Any) -> bool:
     try:
         json.loads(str(word))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

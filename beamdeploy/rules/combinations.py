@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beamdeploy.documents import Place
-from beamdeploy.rules.rule import Finding, Rule, Subject
+from beamdeploy.rules.rule import Finding, Rule, Subject, whole
 
 
 def _needs(subject: Subject) -> Iterator[Finding]:
@@ -25,7 +25,7 @@ def _cause(subject: Subject, need: Mapping[str, Any]) -> tuple[Place, str] | Non
         if (subject.setting(path) or 0) > value:
             return tuple(path.split(".")), f"{path}: {subject.setting(path)}"
     for name, above in need.get("when_flag_above", {}).items():
-        if _number(subject.argument(name)) > above:
+        if (whole(subject.argument(name)) or 0) > above:
             return _place(subject, name), f"{name} {subject.argument(name)}"
     name = need.get("when_flag")
     return (_place(subject, name), name) if name and subject.argument(name) is not None else None
@@ -53,10 +53,6 @@ def _place(subject: Subject, name: str) -> Place:
         if f"--{key}" == name or (flag is not None and flag.name == name):
             return ("engine", "args", key)
     return ("engine", "args")
-
-
-def _number(value: Any) -> int:
-    return int(value) if isinstance(value, (int, str)) and str(value).isdigit() else 0
 
 
 def _yaml(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from beamdeploy.recipe import seconds
-from beamdeploy.rules.rule import Finding, Rule, Subject
+from beamdeploy.rules.rule import Finding, Rule, Subject, whole
 
 ANYWHERE = ("0.0.0.0", "[::]")
 _GIB = 2**30
@@ -27,7 +27,7 @@ def _shm(subject: Subject) -> Iterator[Finding]:
 
 def bytes_of(size: str) -> int:
     """ "64g" → bytes."""
-    return int(size[:-1]) * {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30}[size[-1]]
+    return (whole(size[:-1]) or 10**18) * {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30}[size[-1]]
 
 
 def _publish(subject: Subject) -> Iterator[Finding]:
@@ -65,8 +65,8 @@ def _stop(subject: Subject) -> Iterator[Finding]:
     if engine is None or stop is None:
         return
     flag, default, factor, more = stop
-    drain = subject.argument(flag)
-    drain = int(drain) if str(drain).isdigit() else default
+    given_drain = whole(subject.argument(flag))
+    drain = default if given_drain is None else given_drain
     worst = factor * drain + more
     has = given if given is not None else engine.stop_timeout
     if has >= min(worst, factor * drain + 2):
@@ -103,8 +103,8 @@ def _startup(subject: Subject) -> Iterator[Finding]:
     if subject.traits.startup is None:
         return
     flag, default = subject.traits.startup
-    given = subject.argument(flag)
-    limit = int(given) if str(given).isdigit() else default
+    given = whole(subject.argument(flag))
+    limit = default if given is None else given
     timeout = subject.recipe.source["ready"]["timeout"]
     if seconds(timeout) > limit:
         what = f"ready.timeout: {timeout} is longer than the engine waits for itself ({flag} {limit} s)"

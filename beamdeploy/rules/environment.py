@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from beamdeploy.engines.traits import described, traits
@@ -38,6 +39,7 @@ KNOWN = (
     "OMP_NUM_THREADS",
     "HF_HOME",
 )
+_MOST = 500  # variables that are compared with known names
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|API_?KEY|APIKEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$")
 _SECRET_FLAG = re.compile(r"(^|-)(password|secret|api-keys?|app-key|token|db-url)$")
 _SECRET_VALUE = re.compile(
@@ -98,7 +100,7 @@ def _prefixes(engine: str) -> tuple[str, ...]:
 
 
 def _misspelt(subject: Subject) -> Iterator[Finding]:
-    for name in subject.recipe.container.env:
+    for name in islice(subject.recipe.container.env, _MOST):
         near = None if name in KNOWN else closest(name, KNOWN, 0.88)
         if near is not None and near not in subject.recipe.container.env:
             what = f"container.env.{name} is no variable known here, and looks like {near}"

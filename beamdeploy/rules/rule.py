@@ -108,6 +108,12 @@ def closest(word: str, known: tuple[str, ...], cutoff: float = 0.7) -> str | Non
     return lower[near[0]] if near else None
 
 
+def whole(value: object) -> int | None:
+    """A whole number, also when it is written as text; None: it is none, or longer than any that has a meaning."""
+    text = "" if isinstance(value, bool) else str(value)
+    return int(text) if len(text) <= 18 and text.isascii() and text.isdigit() else None
+
+
 def listed(words: tuple[str, ...], most: int = 24) -> str:
     """ "a, b, c", cut where there are too many to read."""
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
