@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from beamdeploy import secrets as secret_files
 from beamdeploy.diagnose import docker_failure
 from beamdeploy.errors import FAILED, HostError, Problem
+from beamdeploy.hooks import run_hook
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST, read_labels
 from beamdeploy.plan import Plan, Step
@@ -31,11 +33,15 @@ class Acted:
     proof: Proof | None = None
     warnings: tuple[Problem, ...] = ()
     old_stopped: bool = False
+    secrets: str = field(default="", repr=False)
 
 
-def act(session: Session, spec: Spec, plan: Plan, say: Say) -> Acted:
-    """Do the plan's steps in order. HostError: one failed; what served before was restored as the error says."""
-    done = Acted()
+def act(session: Session, spec: Spec, plan: Plan, say: Say, secrets: str = "") -> Acted:
+    """Do the plan's steps in order. HostError: one failed; what served before was restored as the error says.
+
+    `secrets`: the lines of the env file that come from the controller.
+    """
+    done = Acted(secrets=secrets)
     for step in plan.steps:
         say(step.kind, step.reason)
         try:
@@ -59,7 +65,23 @@ def _image_arrived(session: Session, spec: Spec) -> bool:
 
 
 def _stop(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    run_hook(spec.host, "before_stop", facts_of(spec, step.container))
     return replace(done, old_stopped=True, warnings=(*done.warnings, *stop(session, spec.host, step)))
+
+
+def facts_of(spec: Spec, container: str | None) -> Mapping[str, object]:
+    """What a hook is told."""
+    published = spec.recipe.container
+    return {
+        "host": spec.host.name,
+        "name": spec.recipe.name,
+        "model": spec.recipe.model.served_name,
+        "address": spec.host.address or spec.host.name,
+        "endpoint": f"{published.address}:{published.port}",
+        "digest": spec.digest,
+        "image": spec.image.word,
+        "container": container or "",
+    }
 
 
 def stop(session: Session, host: Host, step: Step) -> tuple[Problem, ...]:
@@ -100,15 +122,26 @@ def _run(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Act
     result = session.run(step.words, timeout=step.timeout)
     ours = f"label={DIGEST}={spec.digest}"
     if result.ok:
-        return replace(done, container=is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$"))
+        return _made(session, spec, done, is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$"))
     husk = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$", "status=created")
     if husk:
         session.run((*spec.host.docker_words, "rm", husk), timeout=60)
     if result.exit is None and not husk:
         found = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$")
         if found:
-            return replace(done, container=found)
+            return _made(session, spec, done, found)
     raise _failure(spec.host, step, result)
+
+
+def _made(session: Session, spec: Spec, done: Acted, container: str | None) -> Acted:
+    if container is not None and spec.recipe.container.secrets:
+        secret_files.used(session, spec.recipe.name, container)
+    return replace(done, container=container)
+
+
+def _write_secrets(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    secret_files.write(session, spec.recipe, done.secrets)
+    return done
 
 
 def _start(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
@@ -153,6 +186,7 @@ def _gpus_in_use(session: Session, gpus: Collection[int]) -> Mapping[int, int]:
 
 _DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
     "pull": _pull,
+    "write secrets": _write_secrets,
     "stop": _stop,
     "set aside": _set_aside,
     "remove": _remove,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from beamdeploy import errors, recap
-from beamdeploy.act import Acted, act
+from beamdeploy import errors, recap, secrets
+from beamdeploy.act import Acted, act, facts_of
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.fleet import each, waves
+from beamdeploy.hooks import run_hook
 from beamdeploy.hostlock import locked
 from beamdeploy.inventory import Host
 from beamdeploy.lock import Lock
 from beamdeploy.look import Question, look
+from beamdeploy.look.facts import Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.recipe import Recipe
@@ -49,6 +52,7 @@ class Planned:
     session: Session
     spec: Spec
     plan: Plan
+    secrets: str = field(default="", repr=False)
 
 
 def specs_of(
@@ -62,6 +66,7 @@ def specs_of(
             specs.append(render(recipe, host, lock, templates=templates))
         except InputError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
+    problems.extend(_secret_problems(recipe))
     if specs and not specs[0].image.pinned and not recipe.unpinned and not unpinned:
         problems.append(_unpinned(recipe))
     if problems:
@@ -116,6 +121,15 @@ def question(spec: Spec) -> Question:
     )
 
 
+def _secret_problems(recipe: Recipe) -> tuple[Problem, ...]:
+    """What is wrong with the secrets that come from here, before any host is asked."""
+    try:
+        secrets.given(recipe, os.environ)
+    except InputError as error:
+        return error.problems
+    return ()
+
+
 def _unpinned(recipe: Recipe) -> Problem:
     return Problem(
         f"image.reference {recipe.image.word} has no digest, and there is no lock",
@@ -137,8 +151,17 @@ def _look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[st
 def _looked(spec: Spec, options: Options, run: Run) -> Planned:
     session = run.opened(spec.host, accept_new=options.accept_new)
     run.say(spec.host.name, "look", "")
-    made = plan_apply(spec, look(session, question(spec)))
-    return Planned(session, spec, replace(made, notes=(*told(session), *made.notes)))
+    text = secrets.given(spec.recipe, os.environ)
+    made = plan_apply(spec, _facts(session, spec, text))
+    return Planned(session, spec, replace(made, notes=(*told(session), *made.notes)), text)
+
+
+def _facts(session: Session, spec: Spec, text: str) -> Facts:
+    """One look; for a recipe with secrets one question more, since these travel by stdin alone."""
+    facts = look(session, question(spec))
+    if not spec.recipe.container.secrets:
+        return facts
+    return replace(facts, secrets=secrets.compare(session, spec.recipe, text))
 
 
 def _planned(name: str, found: Planned | HostError) -> HostReport:
@@ -189,7 +212,7 @@ def _carry_out(planned: Planned, options: Options, say: Callable[[str, str], Non
     owner = f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
     with locked(session, spec.recipe.name, owner, wait=options.lock_wait, say=say):
         say("look", "again, under the lock")
-        _check_unmoved(planned, plan_apply(spec, look(session, question(spec))))
+        _check_unmoved(planned, plan_apply(spec, _facts(session, spec, planned.secrets)))
         return _recorded(planned, options, say)
 
 
@@ -207,9 +230,11 @@ def _recorded(planned: Planned, options: Options, say: Callable[[str, str], None
     """Act, and write down how it ended; a record that cannot be written is a warning."""
     began, started = now(), time.monotonic()
     try:
-        done = act(planned.session, planned.spec, planned.plan, say)
+        done = act(planned.session, planned.spec, planned.plan, say, planned.secrets)
+        run_hook(planned.spec.host, "after_ready", facts_of(planned.spec, done.container))
     except HostError as error:
         append(planned.session, _entry(planned, options, began, started, error))
+        run_hook(planned.spec.host, "on_failure", {**facts_of(planned.spec, None), "error": error.problems[0].what})
         raise
     warning = append(planned.session, _entry(planned, options, began, started, done))
     return replace(done, warnings=(*done.warnings, *warning))

@@ -141,6 +141,24 @@ def _words(name: str, value: object) -> tuple[str, ...] | Fault:
     return faults[0] if faults else tuple(value)
 
 
+HOOKS = ("before_stop", "after_ready", "on_failure")
+
+
+def _hooks(name: str, value: object) -> object | Fault:
+    remedy = f"write a mapping of {', '.join(HOOKS)} to lists of words"
+    if not isinstance(value, dict) or not value:
+        return Fault(f"{name} is {value!r}", remedy, "BD113")
+    unknown = [when for when in value if when not in HOOKS]
+    if unknown:
+        return Fault(f"{name} has no {unknown[0]!r}", remedy, "BD113")
+    read = {when: _words(f"{name}.{when}", words) for when, words in value.items()}
+    faults = [words for words in read.values() if isinstance(words, Fault)]
+    empty = [when for when, words in read.items() if not words]
+    if empty:
+        return Fault(f"{name}.{empty[0]} names no program", remedy, "BD113")
+    return faults[0] if faults else tuple(read.items())
+
+
 def _docker(name: str, value: object) -> object | Fault:
     words = (value,) if isinstance(value, str) else _words(name, value)
     if isinstance(words, Fault):
@@ -210,6 +228,7 @@ SPELLINGS: Mapping[str, tuple[str, Reader]] = MappingProxyType(
         "ansible_become": ("become", _become),
         "state_dir": ("state_dir", _state_dir),
         "docker_args": ("docker_args", _words),
+        "hooks": ("hooks", _hooks),
         PRIORITY: (PRIORITY, _priority),
     }
 )

@@ -25,7 +25,7 @@ class Host:
     """One server. None: not said (ssh's own configuration or a default of the recipe decides).
 
     `docker`: the words that start the docker client. `become`: run docker through `sudo -n`.
-    `docker_args`: extra words for `docker run` on this host.
+    `docker_args`: extra words for `docker run` on this host. `hooks`: (when, words) of commands on this machine.
     """
 
     name: str
@@ -42,6 +42,12 @@ class Host:
     become: bool = False
     state_dir: str | None = None
     docker_args: tuple[str, ...] = ()
+    hooks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def state_folder(self) -> str:
+        """Where the host keeps our state: absolute, or below the user's home, in which every command starts."""
+        return (self.state_dir or ".local/state/beamdeploy").removeprefix("~/")
 
     @property
     def docker_words(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ COMMAND_TIMEOUT = 120
 class Step:
     """One thing to do. `words`: the command; `container`: the id that was looked at; `timeout` in seconds.
 
-    `kind`: pull, stop, set aside, remove, wait for GPUs, run, start, settle.
+    `kind`: pull, write secrets, stop, set aside, remove, wait for GPUs, run, start, settle.
     """
 
     kind: str
@@ -64,7 +64,7 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
     notes = tuple(problem for problem in found if problem.level != "error")
     host = spec.host.name
     current = own(spec.recipe.name, facts.containers)
-    differing = _changes(spec, current)
+    differing = (*_changes(spec, current), *_rotated(facts, current))
     if blocking:
         return Plan(host, "blocked", changes=differing, problems=blocking, notes=notes)
     aside = previous(spec.recipe.name, facts.containers)
@@ -101,8 +101,8 @@ def _steps(
     tidy = _tidy(spec, aside)
     if current is None:
         reason = f"there is no container named {spec.recipe.name}"
-        return "create", (*_pull(spec, facts), _run(spec, reason), _settle(spec), *tidy), aside.id if aside else None
-    if not same(spec, current) or current.state in ("created", "dead", "removing"):
+        return "create", (*_first(spec, facts), _run(spec, reason), _settle(spec), *tidy), aside.id if aside else None
+    if not same(spec, current) or _rotated(facts, current) or current.state in ("created", "dead", "removing"):
         return _replacement(spec, facts, current, aside)
     if current.running and is_ready(spec, facts):
         return ("replace", tidy, None) if tidy else ("unchanged", (), None)
@@ -122,18 +122,18 @@ def _replacement(
 ) -> tuple[str, tuple[Step, ...], str | None]:
     """The old one is stopped last of all and kept aside until the new one has answered."""
     docker = spec.host.docker_words
-    pull = _pull(spec, facts)
+    first = _first(spec, facts)
     run = _run(spec, "the settings differ")
     if not current.running or aside is not None:
         # not serving, or the half-started heir of the one kept aside: that one stays the fallback
         removal = _removal(spec.host, current, spec.stop_timeout)
-        steps = (*pull, *removal, _wait_for_gpus(spec), run, _settle(spec), *_tidy(spec, aside))
+        steps = (*first, *removal, _wait_for_gpus(spec), run, _settle(spec), *_tidy(spec, aside))
         return "replace", steps, aside.id if aside else None
     name = spec.recipe.name + PREVIOUS
     keep = Step("set aside", "kept until the new one answers", (*docker, "rename", current.id, name), current.id)
     discard = Step("remove", "the new one answers", (*docker, "rm", current.id), current.id)
     stop = _stop(spec.host, current, _deployed_stop_timeout(spec, current), "the GPUs hold one server at a time")
-    return "replace", (*pull, stop, keep, _wait_for_gpus(spec), run, _settle(spec), discard), current.id
+    return "replace", (*first, stop, keep, _wait_for_gpus(spec), run, _settle(spec), discard), current.id
 
 
 def _deployed_stop_timeout(spec: Spec, container: Container) -> int:
@@ -149,6 +149,21 @@ def _changes(spec: Spec, current: Container | None) -> tuple[Change, ...]:
         return ()
     found = changes(deployed.settings, spec.settings)
     return found or (Change("template", " ".join(deployed.words), " ".join(spec.words)),)
+
+
+def _rotated(facts: Facts, current: Container | None) -> tuple[Change, ...]:
+    """Whether the container was made with other secrets than are wanted now; their values are nobody's business."""
+    secrets = facts.secrets
+    if secrets is None or current is None or (secrets.state == "same" and secrets.used_by == current.id):
+        return ()
+    return (Change("container.secrets", "as this container got them", "changed since"),)
+
+
+def _first(spec: Spec, facts: Facts) -> tuple[Step, ...]:
+    """What can fail without harm to what serves."""
+    if facts.secrets is None or facts.secrets.state == "same":
+        return _pull(spec, facts)
+    return (*_pull(spec, facts), Step("write secrets", f"the env file on the host is {facts.secrets.state}"))
 
 
 def _pull(spec: Spec, facts: Facts) -> tuple[Step, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from beamdeploy import documents, schema
@@ -91,6 +91,7 @@ class Container:
     shm_size: str | None = None
     init: bool = True
     restart: str | None = None
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stop_timeout: int | None = None
 
 
@@ -100,6 +101,14 @@ class Ready:
 
     timeout: int
     stall: int
+
+
+@dataclass(frozen=True)
+class Smoke:
+    """The checks that end an apply, and the seconds that a request of one may be without an answer."""
+
+    checks: tuple[str, ...] = ("models", "completion")
+    timeout: int = 120
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,7 @@ class Recipe:
     ready: Ready
     source: Json
     file: str = "-"
+    smoke: Smoke = Smoke()
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -178,12 +188,18 @@ def build(data: Json, file: str = "-") -> Recipe:
         ready=Ready(seconds(data["ready"]["timeout"]), seconds(data["ready"]["stall"])),
         source=data,
         file=file,
+        smoke=_smoke(data.get("smoke")),
     )
 
 
 def seconds(duration: str) -> int:
     """ "45m" → 2700."""
     return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
+
+
+def _smoke(data: Json | None) -> Smoke:
+    """Labels and records of earlier versions hold no such section."""
+    return Smoke(tuple(data["checks"]), seconds(data["timeout"])) if data else Smoke()
 
 
 def _image(data: Json) -> ImageRef:

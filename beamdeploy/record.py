@@ -10,9 +10,6 @@ from typing import Any
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.remote import Session
 
-STATE_DIR = ".local/state/beamdeploy"
-"""Below the user's home on the host, where the inventory says no state_dir. Only that user may read it."""
-
 _APPEND = """
 umask 077
 dir=$1/$2
@@ -44,28 +41,23 @@ class Entry:
     error: str = ""
 
 
-def state_dir(session: Session) -> str:
-    """Where the host keeps our state: absolute, or below the user's home, which is where every command starts."""
-    return session.host.state_dir or STATE_DIR
-
-
 def append(session: Session, entry: Entry) -> tuple[Problem, ...]:
     """Write an entry down; a warning if the host would not."""
     line = json.dumps(asdict(entry), separators=(",", ":"))
     try:
-        result = session.script(_APPEND, (state_dir(session), entry.name, line), timeout=60)
+        result = session.script(_APPEND, (session.host.state_folder, entry.name, line), timeout=60)
     except HostError as error:
         return tuple(error.problems)
     if result.ok:
         return ()
     what = f"the history could not be written: {result.err.strip()[-200:]}"
-    remedy = f"Make {state_dir(session)} writable on the host, or set state_dir in the inventory."
+    remedy = f"Make {session.host.state_folder} writable on the host, or set state_dir in the inventory."
     return (Problem(what, remedy, f"{session.host.name}: record", level="warning"),)
 
 
 def read(session: Session, name: str | None) -> tuple[Entry, ...]:
     """The entries of one deployment, or of all, oldest first. HostError: they cannot be read."""
-    result = session.script(_READ, (state_dir(session), name or ""), timeout=60)
+    result = session.script(_READ, (session.host.state_folder, name or ""), timeout=60)
     if not result.ok:
         raise HostError(Problem(f"the history cannot be read: {result.err.strip()[-200:]}", "", session.host.name))
     return tuple(sorted(_entries(result.out), key=lambda entry: entry.at))

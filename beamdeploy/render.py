@@ -129,6 +129,7 @@ def _words(
         "mount": mount_word(str(host.model_dir)),
         "env": tuple(f"{name}={value}" for name, value in recipe.container.env.items()),
         "docker_args": host.docker_args,
+        "env_file": env_file(recipe, host),
         "speculative_config": _speculative_config(recipe),
         "arguments": tuple(_arguments(recipe.engine.args)),
     }
@@ -137,6 +138,11 @@ def _words(
     if "" in words:
         raise InputError([Problem(f"a template gave an empty word (word {words.index('') + 1})", "One word a line.")])
     return tuple(words), used
+
+
+def env_file(recipe: Recipe, host: Host) -> str | None:
+    """Where the secrets lie on the host, for the docker client there; None: the recipe has none."""
+    return f"{host.state_folder}/{recipe.name}/secrets.env" if recipe.container.secrets else None
 
 
 def mount_word(source: str) -> str:
@@ -211,5 +217,6 @@ def _template_problem(error: Exception) -> Problem:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(".j2")]
     file = getattr(error, "filename", None) or (frames[-1].filename if frames else None)
     line = getattr(error, "lineno", None) or (frames[-1].lineno if frames else None)
-    remedy = "Templates see recipe, host, engine, image, gpus, mount, env, docker_args, speculative_config, arguments."
+    names = "recipe, host, engine, image, gpus, mount, env, env_file, docker_args, speculative_config, arguments"
+    remedy = f"Templates see {names}."
     return Problem(f"template: {error}", remedy, file=file, line=line, rule="BD060")

@@ -23,6 +23,7 @@ from beamdeploy.recap import failed, plan_data, plan_lines
 from beamdeploy.record import Entry, append
 from beamdeploy.remote import Session
 from beamdeploy.run import Run, SayHost, now, started_by, told
+from beamdeploy.secrets import forget
 
 _GRACE = 70
 """Seconds for a container whose label does not say: the longest worst case of the known engines."""
@@ -135,6 +136,7 @@ def _under_lock(
             problem = Problem(what, "Nothing was done here: destroy again.", f"{found.host.name}: plan")
             raise HostError(problem, exit=errors.BLOCKED)
         warnings = _carry_out(found, plan, name, say)
+        forget(found.session, name)
         seconds = round(time.monotonic() - started, 1)
         entry = Entry(began, started_by(), "destroy", name, "removed", seconds, plan=plan_data(plan))
         return (*warnings, *append(found.session, entry))

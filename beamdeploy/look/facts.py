@@ -130,7 +130,8 @@ class Shard:
 class File:
     """A directory entry. `target` is where a link leads (resolved), None for what is no link; `size` follows links.
 
-    `size` is None where the link dangles; `outside`: the link leads out of the mounted folder.
+    `size` is None where the link dangles; `outside`: the link leads out of the mounted folder. `growing`: it is a
+    leftover of a download, and had another size two seconds later.
     """
 
     name: str
@@ -138,6 +139,7 @@ class File:
     target: str | None = None
     outside: bool = False
     readable: bool = True
+    growing: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ class Weights:
     `texts`: the small JSON files as text, by name (config.json, hf_quant_config.json, generation_config.json,
     tokenizer_config.json's chat_template presence is told in `chat_template_in_tokenizer`).
     `index`: shard name → number of tensors that model.safetensors.index.json puts there; None: no index file.
+    `total`: bytes of all tensors, as the index says; None: it does not.
     """
 
     path: str
@@ -165,6 +168,15 @@ class Weights:
     shards: tuple[Shard, ...]
     pointers: tuple[LfsPointer, ...]
     chat_template_in_tokenizer: bool = False
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The deployment's env file: `state` is "same" as wanted, "rotated" or "absent"; `used_by`: the container's id."""
+
+    state: str
+    used_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -185,3 +197,5 @@ class Facts:
     model_dir_exists: bool | None
     blockers: tuple[Problem, ...] = ()
     answers: Mapping[str, Answer] = field(default_factory=dict)
+    secrets: Secrets | None = None
+    """None: the recipe has none, and nothing was asked."""

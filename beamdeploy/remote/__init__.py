@@ -58,8 +58,11 @@ class Session(Protocol):
         """
         ...
 
-    def script(self, text: str, args: Sequence[str], *, timeout: int) -> Result:
-        """Run a POSIX sh script with $1… = args, in one exec channel, whatever the login shell is."""
+    def script(self, text: str, args: Sequence[str], *, timeout: int, stdin: bytes = b"") -> Result:
+        """Run a POSIX sh script with $1… = args, in one exec channel, whatever the login shell is.
+
+        `stdin` is for what must not be seen in a process list.
+        """
         ...
 
     def follow(self, words: Sequence[str], line: Callable[[str], None], *, timeout: int) -> Result:

@@ -30,10 +30,13 @@ class LocalSession:
 
     def run(self, words: Sequence[str], *, timeout: int) -> Result:
         """See `Session.run`."""
+        return self._run(words, timeout, b"")
+
+    def _run(self, words: Sequence[str], timeout: int, stdin: bytes) -> Result:
         start = time.monotonic()
-        process = self._start(timed(words, timeout), stderr=subprocess.PIPE)
+        process = self._start(timed(words, timeout), stderr=subprocess.PIPE, stdin=subprocess.PIPE)
         try:
-            out, err = process.communicate(timeout=timeout + GRACE)
+            out, err = process.communicate(stdin, timeout=timeout + GRACE)
         except subprocess.TimeoutExpired as error:
             raise self._silent(words) from error
         finally:
@@ -41,9 +44,9 @@ class LocalSession:
         exit = _timed_exit(process.returncode, time.monotonic() - start >= timeout)
         return Result(tuple(words), exit, out.decode(errors="replace"), err.decode(errors="replace"))
 
-    def script(self, text: str, args: Sequence[str], *, timeout: int) -> Result:
+    def script(self, text: str, args: Sequence[str], *, timeout: int, stdin: bytes = b"") -> Result:
         """See `Session.script`."""
-        return self.run(script_words(text, args), timeout=timeout)
+        return self._run(script_words(text, args), timeout, stdin)
 
     def follow(self, words: Sequence[str], line: Callable[[str], None], *, timeout: int) -> Result:
         """See `Session.follow`."""
@@ -66,7 +69,7 @@ class LocalSession:
     def hold(self, text: str, args: Sequence[str], *, timeout: int) -> Held:
         """See `Session.hold`."""
         words = script_words(text, args)
-        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        process = self._start(words, stderr=subprocess.DEVNULL, stdin=subprocess.PIPE)
         assert process.stdout is not None
         said, until = b"", time.monotonic() + timeout
         while b"\n" not in said and (more := self._read(process.stdout, words, until)):
@@ -88,11 +91,18 @@ class LocalSession:
     ) -> None:
         self.close()
 
-    def _start(self, words: Sequence[str], *, stderr: int) -> subprocess.Popen[bytes]:
+    def _start(
+        self, words: Sequence[str], *, stderr: int, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
         try:
-            # a session of its own, since Ctrl-C in the terminal must not reach docker
+            # A session of its own, since Ctrl-C in the terminal must not reach docker. It starts at home, as over ssh.
             return subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+                words,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+                cwd=os.path.expanduser("~"),
             )
         except FileNotFoundError as error:
             what = f"this machine has no `{words[0]}`"

@@ -45,9 +45,13 @@ class SshSession:
 
     def run(self, words: Sequence[str], *, timeout: int) -> Result:
         """See `Session.run`."""
+        return self._run(words, timeout, b"")
+
+    def _run(self, words: Sequence[str], timeout: int, stdin: bytes) -> Result:
         start = time.monotonic()
         channel = self._execute(words, framed(words, timeout))
         try:
+            channel.sendall(stdin)
             channel.shutdown_write()
             out, err = self._collect(channel, words, start + timeout + GRACE)
             exit = self._exit(channel, words, start, timeout)
@@ -55,9 +59,9 @@ class SshSession:
             _close(channel)
         return Result(tuple(words), exit, self._own(out, err, words), _text(after_mark(err) or b""))
 
-    def script(self, text: str, args: Sequence[str], *, timeout: int) -> Result:
+    def script(self, text: str, args: Sequence[str], *, timeout: int, stdin: bytes = b"") -> Result:
         """See `Session.script`."""
-        return self.run(script_words(text, args), timeout=timeout)
+        return self._run(script_words(text, args), timeout, stdin)
 
     def follow(self, words: Sequence[str], line: Callable[[str], None], *, timeout: int) -> Result:
         """See `Session.follow`."""

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.command import Job, environment
-from tests.integration.test_main_job import container_id
+from tests.integration.command import Job, container_id, environment
 from tests.lab import Lab, LabHost
 
 
@@ -63,7 +62,9 @@ def test_history_tells_what_was_done_and_rollback_returns_without_a_file(job: Jo
 
 def test_the_history_is_for_its_user_alone(job: Job, clean_host: LabHost) -> None:
     assert job.run("apply").exit == 0
-    found = clean_host.run("sh", "-c", "stat -c '%a %n' /root/.local/state/beamdeploy /root/.local/state/beamdeploy/*/*")
+    found = clean_host.run(
+        "sh", "-c", "stat -c '%a %n' /root/.local/state/beamdeploy /root/.local/state/beamdeploy/*/*"
+    )
     assert found.splitlines() == [
         "700 /root/.local/state/beamdeploy",
         "600 /root/.local/state/beamdeploy/beam/history.jsonl",
@@ -155,3 +156,30 @@ def test_waves_stop_after_a_failure_and_say_who_was_left_out(
         assert done.exit == 1
         assert [done.host(host.name)["outcome"] for host in clean_hosts] == ["failed", "not attempted"]
         assert {host.name: container_id(host) for host in clean_hosts} == before
+
+
+def test_hooks_are_told_and_a_failing_one_stops_before_the_server(
+    job: Job, clean_host: LabHost, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    script = 'cat > /dev/null; echo "$BEAMDEPLOY_HOOK $BEAMDEPLOY_NAME $BEAMDEPLOY_HOST" >> "$0"; exit "$1"'
+    hooks = {when: ["sh", "-c", script, str(told), "0"] for when in ("before_stop", "after_ready", "on_failure")}
+    job.write_inventory(hooks=hooks)
+    assert job.run("apply").exit == 0
+    job.write({"engine.max_num_seqs": 4})
+    assert job.run("apply").exit == 0
+    name = clean_host.name
+    assert told.read_text().splitlines() == [
+        f"{when} beam {name}" for when in ("after_ready", "before_stop", "after_ready")
+    ]
+
+    before = container_id(clean_host)
+    job.write_inventory(hooks={**hooks, "before_stop": ["sh", "-c", script, str(told), "7"]})
+    job.write({"engine.max_num_seqs": 2})
+    for _ in range(2):
+        told.write_text("")
+        refused = job.run("apply")
+        assert refused.exit == 1 and "the hook before_stop (sh) failed with exit code 7" in refused.problems
+        assert "was not touched" in refused.problems
+        assert told.read_text().splitlines() == [f"before_stop beam {name}", f"on_failure beam {name}"]
+        assert container_id(clean_host) == before
