@@ -1,0 +1,253 @@
+"""Whatever a file holds: no crash, no hang, no other file, no socket, no program, nothing that a terminal obeys.
+
+What Python does is seen by an audit hook, which cannot be got around from within.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beamdeploy.check import check_all
+from beamdeploy.errors import InputError
+from beamdeploy.lock import load_lock
+from beamdeploy.outcome import Report
+from beamdeploy.recipe import load_recipe
+from beamdeploy.render import nowhere, render
+
+ROOT = Path(__file__).parents[1]
+RECIPE = (ROOT / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml").read_text(encoding="utf-8")
+INVENTORY = (ROOT / "inventories" / "example.yaml").read_text(encoding="utf-8")
+BANNED = (
+    "socket.",
+    "subprocess.",
+    "os.system",
+    "os.exec",
+    "os.spawn",
+    "os.posix_spawn",
+    "os.fork",
+    "ctypes.",
+    "shutil.",
+)
+SECONDS = 20  # of processor time, for the slowest that is within the limits of size
+
+seen: list[tuple[str, str]] = []
+watching: list[bool] = []
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if watching and (event == "open" or event.startswith(BANNED) or event in ("os.remove", "os.rename", "os.mkdir")):
+        seen.append((event, str(args[0]) if args else ""))
+
+
+sys.addaudithook(_audit)
+
+
+@contextmanager
+def watched() -> Iterator[list[tuple[str, str]]]:
+    """What is opened and done meanwhile."""
+    seen.clear()
+    watching.append(True)
+    try:
+        yield seen
+    finally:
+        watching.clear()
+
+
+def ours(path: str) -> bool:
+    """What the package and Python read of themselves: schemas, templates, catalogs, modules."""
+    return any(
+        path.startswith(str(folder)) for folder in (ROOT / "beamdeploy", ROOT / "schemas", sys.prefix, sys.base_prefix)
+    )
+
+
+def strayed(file: Path) -> list[tuple[str, str]]:
+    allowed = {str(file), str(file.with_suffix(".lock.yaml"))}
+    return [(event, path) for event, path in seen if event != "open" or not (path in allowed or ours(path))]
+
+
+def rendered(file: Path) -> None:
+    try:
+        recipe = load_recipe(str(file))
+        render(recipe, nowhere(None, None), load_lock(str(file)))
+    except InputError as error:
+        assert error.problems
+
+
+def tried(text: bytes) -> Report:
+    """The report on a file with this text, after it was also rendered; nothing else was touched."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "recipe.yaml")
+        file.write_bytes(text)
+        begin = time.process_time()
+        with watched():
+            report = check_all([str(file)])
+            rendered(file)
+            found = strayed(file)
+        assert (found, time.process_time() - begin < SECONDS) == ([], True)
+        json.dumps([problem.what for problem in report.problems])
+        return report
+
+
+words = st.text(st.characters(codec="utf-8"), max_size=40) | st.sampled_from(
+    [
+        "{{ 7*7 }}",
+        "{% include '/etc/passwd' %}",
+        "!!python/object/apply:os.system [id]",
+        "!include /etc/passwd",
+        "$(id)",
+        "*a",
+        "&a",
+        "<<",
+        "~",
+        "null",
+        "yes",
+        "1e999",
+        "0x41",
+        "-.inf",
+        "file:///etc/passwd",
+        "http://192.0.2.1/",
+        "../../x",
+    ]
+)
+scalars = words | st.integers() | st.floats() | st.booleans() | st.none()
+trees = st.recursive(
+    scalars, lambda below: st.lists(below, max_size=4) | st.dictionaries(words, below, max_size=4), max_leaves=12
+)
+LINES = RECIPE.splitlines()
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.binary(max_size=400) | st.text(max_size=400).map(str.encode))
+def test_no_bytes_do_harm(text: bytes) -> None:
+    tried(text)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(LINES), words, st.integers(0, len(LINES)))
+def test_no_text_put_into_a_recipe_does_harm(line: str, word: str, at: int) -> None:
+    key = line.partition(":")[0]
+    lines = [*LINES[:at], f"{key}: {word}", *LINES[at:]]
+    tried("\n".join(lines).encode("utf-8", "surrogatepass"))
+    tried(RECIPE.replace(line, f"{key}: {word}").encode("utf-8", "surrogatepass"))
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(["engine", "container", "image", "model", "request", "hardware", "speculative", "all"]), trees)
+def test_no_value_of_a_section_does_harm(section: str, value: object) -> None:
+    # JSON is YAML, so that every tree can be written
+    tried(
+        f"{RECIPE}\n{section}2:\n  x: 1\n".replace(f"\n{section}:", f"\n{section}: {json.dumps(value)}\nwas:").encode()
+    )
+    tried(json.dumps({"apiVersion": "beamdeploy/v1", section: value}).encode())
+    tried(json.dumps({"all": {"hosts": {"a": value}, "vars": value}}).encode())
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "&a ",
+                "*a",
+                "[",
+                "]",
+                "{",
+                "}",
+                "- ",
+                "? ",
+                ": ",
+                "\n",
+                "  ",
+                "<<",
+                "!x ",
+                "|\n",
+                "'",
+                '"',
+                "#",
+                "%",
+                "---\n",
+                "a",
+            ]
+        ),
+        max_size=60,
+    )
+)
+def test_no_syntax_does_harm(parts: list[str]) -> None:
+    tried(("name: x\n" + "".join(parts)).encode())
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: "x: " + "[" * 100_000,
+        lambda: "x: " + "{a: " * 100_000,
+        lambda: "".join(f"{' ' * depth}a:\n" for depth in range(3000)),
+        lambda: "- " * 100_000,
+        lambda: BOMB,
+        lambda: f"port: {'9' * 1_000_000}\n",
+        lambda: f"port: 1{':59' * 300_000}\n",
+        lambda: f"x: {'a' * 10_000_000}\n",
+        lambda: "".join(f"key{n}: value\n" for n in range(600_000)),
+        lambda: RECIPE + "# x\n" * 2_500_000,
+        lambda: RECIPE + "# beamdeploy: ignore BD301\n" * 300_000,
+        lambda: "name: beam # beamdeploy: ignore " + "BD301, " * 100_000 + "\n",
+        lambda: "all:\n  hosts:\n" + "".join(f"    h{n}:\n" for n in range(50_000)),
+        lambda: "all: {hosts: {'a[0:99999999]': }}\n",
+        lambda: "\n" * 10_000_000,
+        lambda: "a:\n" + " \n" * 3_000_000 + "x",
+        lambda: "x: |\n" + "  # beamdeploy: ignore BD301\n" * 300_000,
+    ],
+    ids="flow mappings blocks lists bomb digits base60 long keys comments ignores ids hosts range blank blanks block".split(),
+)
+def test_size_and_depth_end_in_an_answer_soon(make: Callable[[], str]) -> None:
+    tried(make().encode())
+
+
+def test_a_template_in_a_value_is_a_word() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "recipe.yaml")
+        file.write_text(RECIPE.replace("served_name: Beam-1.0-501B-A23B", 'served_name: "{{7*7}}"'), encoding="utf-8")
+        words = render(load_recipe(str(file)), nowhere(None, None), None).words
+    assert words[words.index("--served-model-name") + 1] == "{{7*7}}"
+
+
+def validate(file: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        (sys.executable, "-m", "beamdeploy", "validate", *words, str(file)), capture_output=True, check=False
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "junit", "github", "line"])
+@pytest.mark.parametrize("raw", ["\x1b]0;owned\x07", "\x9b2J", "\r::add-mask::x", "\u202e", "\x00", "\x7f\x08"])
+def test_no_control_character_reaches_the_output(tmp_path: Path, form: str, raw: str) -> None:
+    file = tmp_path / f"r{raw.replace(chr(0), '')}.yaml"
+    escaped = json.dumps(f"x{raw}")
+    file.write_text(f"{RECIPE}\nname{escaped[2:-1]}: 1\n{escaped}: {escaped}\n# {raw}\n", encoding="utf-8")
+    done = validate(file, "-o", form)
+    out = (done.stdout + done.stderr).decode("utf-8")
+    assert (
+        done.returncode,
+        {c for c in out if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"},
+    ) == (2, set())
+
+
+def test_a_device_without_end_is_answered(tmp_path: Path) -> None:
+    done = validate(Path("/dev/zero"), "-o", "text")
+    assert (done.returncode, b"BD003" in done.stdout) == (2, True)
