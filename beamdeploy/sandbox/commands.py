@@ -46,6 +46,8 @@ def environment(folder: str) -> dict[str, str]:
         "PATH": f"{own}:{path}",
         "HOME": os.path.join(folder, place.HOME),
         "TMPDIR": os.path.join(folder, place.TMP),
+        # /run/lock is the machine's, and one for all its sandboxes
+        "BEAMDEPLOY_LOCK_DIR": os.path.join(folder, place.LOCKS),
         "USER": "sandbox",
         "LOGNAME": "sandbox",
         "SHELL": "/bin/sh",

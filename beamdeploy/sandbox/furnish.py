@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -14,7 +15,17 @@ from beamdeploy.sandbox import keys, place
 from beamdeploy.sandbox.profiles import Fault, Profile
 
 PACKAGES = str(Path(__file__).resolve().parents[2])
-FOLDERS = (place.BIN, place.HOME, place.TMP, place.JOBS, place.MODELS, place.STATE, place.CONTAINERS, place.IMAGES)
+FOLDERS = (
+    place.BIN,
+    place.HOME,
+    place.TMP,
+    place.LOCKS,
+    place.JOBS,
+    place.MODELS,
+    place.STATE,
+    place.CONTAINERS,
+    place.IMAGES,
+)
 OWN = {"docker": "docker.main", "nvidia-smi": "programs.nvidia_smi", "ss": "programs.ss", "df": "programs.df"}
 OWN_TOO = {"grep": "programs.grep"}
 IN_IMAGE = (
@@ -56,7 +67,15 @@ def furnish(folder: Path) -> None:
         keys.make(folder / name)
     for name, module in {**OWN, **OWN_TOO}.items():
         _program(folder / place.BIN / name, _python(f"beamdeploy.sandbox.{module}", str(folder)))
+    for name in _lacking():
+        _program(folder / place.BIN / name, _python(f"beamdeploy.sandbox.programs.{name}"))
     _image(folder)
+
+
+def _lacking() -> tuple[str, ...]:
+    """What a Linux server has and this machine lacks, or has in another form."""
+    absent = [name for name in ("timeout", "flock") if shutil.which(name) is None]
+    return (*absent, *(() if sys.platform == "linux" else ("stat",)))
 
 
 def _python(module: str, *arguments: str) -> str:

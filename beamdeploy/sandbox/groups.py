@@ -5,15 +5,21 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from beamdeploy.sandbox import locks
+
+if TYPE_CHECKING:
+    import subprocess
 
 
 def start(words: Sequence[str], lock: str, *, env: Mapping[str, str], cwd: str, stdin: int) -> subprocess.Popen[bytes]:
     """Start words as a group of their own with pipes. OSError: the program cannot be started."""
+    # here, since most docker commands start nothing and should be quick
+    import subprocess
+
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from beamdeploy.sandbox import place
-from beamdeploy.sandbox.docker import keeper, store
+from beamdeploy.sandbox.docker import store
 from beamdeploy.sandbox.docker.failure import Failure, daemon
 from beamdeploy.sandbox.docker.inside import find_program, gpus_of
 from beamdeploy.sandbox.docker.store import Record
@@ -28,6 +28,9 @@ def start(folder: str, record: Record) -> None:
     record["_"] |= {"stopping": False}
     record["State"]["Error"] = ""
     store.save(folder, record)
+    # here, since most docker commands start nothing and should be quick
+    from beamdeploy.sandbox.docker import keeper
+
     keeper.launch(folder, record["Id"])
 
 
