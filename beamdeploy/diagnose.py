@@ -1,129 +1,102 @@
-"""What a failed docker command meant, in the recipe's words."""
+"""Why a docker command or a server failed, in the recipe's words: the first cause, not the last symptom."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from beamdeploy.engines.log import Failure, Saying, engine_logs, exit_saying, failures, shared_log
+from beamdeploy.engines.traits import traits
 from beamdeploy.errors import Problem
 from beamdeploy.remote import Result
+from beamdeploy.startup import log_lines
+
+_AFTER_WEIGHTS = ("kernel tuning", "KV cache", "graph capture", "warm-up", "ready")
+_TRACEBACK = "Traceback (most recent call last):"
+_RAISED = re.compile(r"(?:^|[\s\]|])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Failure)(?:: .*)?)$")
+_LONGEST_TRACEBACK = 400
+_ERROR = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|PANIC)\b|\b[Ee]rror:|\bpanicked at\b|[Ff]atal error|startup failed")
+_LONGEST_VALUE = 200
+_NO_SAYING = "the log lists none"
 
 
 @dataclass(frozen=True)
-class Sign:
-    """A text that docker or a registry prints, the cause, and what to do."""
+class Diagnosis:
+    """Why a server ended. `evidence`: the line that says it, `line` its number from 1 (0: no line does).
 
-    text: str
-    what: str
+    `path`: the recipe's setting to change, "" where the host is to be changed. `id`: of the signature; "traceback",
+    "exit" or "unknown" where none fits.
+    """
+
+    id: str
+    evidence: str
+    line: int
+    cause: str
     remedy: str
+    path: str = ""
+    confidence: str = "high"
+
+    @property
+    def problem(self) -> Problem:
+        """Cause with evidence, and what to do."""
+        sure = "" if self.confidence == "high" else f" ({self.confidence} confidence)"
+        said = f' (log: "{self.evidence}")' if self.evidence else ""
+        return Problem(f"{self.cause}{sure}{said}", self.remedy)
 
 
-# Texts of docker 20.10 to 28, of its init (tini 0.19), and of the distribution registry.
-# The order matters: the first that matches is said.
-SIGNS = (
-    Sign(
-        r"could not select device driver|nvidia-container-cli|unknown or invalid runtime name: nvidia",
-        "docker on this host cannot reach the GPUs",
-        "Install the NVIDIA Container Toolkit there, run `nvidia-ctk runtime configure --runtime=docker`, and restart "
-        "the docker daemon.",
-    ),
-    Sign(
-        r"port is already allocated|bind: address already in use|failed to bind host port|ports are not available",
-        "the port of container.publish is taken by another program",
-        "Stop it, or choose another port in container.publish.",
-    ),
-    Sign(
-        r"container name .* is already in use",
-        "a container of this name is there",
-        "Look at `docker ps -a` on the host: another run may have made it. Apply again.",
-    ),
-    Sign(
-        r"exec: .*: executable file not found|exec: .*no such file or directory|exec \S+ failed: No such file",
-        "the image has no such program: it is not an image of this engine, or its entrypoint is elsewhere",
-        "Check image.reference and engine.name.",
-    ),
-    Sign(
-        r"exec: .*permission denied|exec format error|exec \S+ failed: (Permission denied|Exec format error)",
-        "the image's program cannot be executed",
-        "Check image.reference: the file is not executable, or was built for another architecture.",
-    ),
-    Sign(
-        r"bind source path does not exist",
-        "the weights folder is not on the host",
-        "Check model_dir in the inventory.",
-    ),
-    Sign(
-        r"toomanyrequests|rate limit",
-        "the registry's pull limit for this address or account is reached",
-        "Run `docker login` on the host, or wait.",
-    ),
-    Sign(
-        r"pull access denied|unauthorized|authentication required|denied: ",
-        "the registry refused: the image's name is wrong, or this host is not logged in",
-        "Check image.reference, or run `docker login` on the host.",
-    ),
-    Sign(
-        r"manifest unknown|manifest for .* not found|not found: manifest",
-        "the repository holds no such digest or tag",
-        "Check image.reference and the lock: a typo, another repository, or a deleted image.",
-    ),
-    Sign(
-        r"current time .* is before|certificate has expired or is not yet valid",
-        "the registry's certificate is not valid at this host's time: its clock may be wrong",
-        "Run `date` on the host.",
-    ),
-    Sign(r"proxyconnect", "the docker daemon's proxy does not answer", "Check the daemon's proxy setting on the host."),
-    Sign(
-        r"no such host|server misbehaving|Temporary failure in name resolution",
-        "the host cannot resolve the registry's name",
-        "Check DNS and the route to the registry on the host.",
-    ),
-    Sign(
-        r"connection refused|i/o timeout|Client\.Timeout|network is unreachable|no route to host",
-        "the host cannot reach the registry",
-        "Check the route and the proxy from the host.",
-    ),
-    Sign(
-        r"no space left on device",
-        "docker's file system is full, in bytes or in inodes",
-        "Compare `df -h` and `df -i` for docker's root folder on the host. beamdeploy prunes nothing by itself.",
-    ),
-    Sign(
-        r"permission denied while trying to connect to the [Dd]ocker daemon",
-        "this user may not use docker",
-        "Add the user to the docker group on the host, or set `become: true` in the inventory.",
-    ),
-    Sign(
-        r"Cannot connect to the Docker daemon",
-        "the docker daemon does not run",
-        "Start it on the host: systemctl start docker.",
-    ),
-)
+@dataclass(frozen=True)
+class _Found:
+    """A signature in a log. `at`: index of its line."""
+
+    at: int
+    failure: Failure
+    match: re.Match[str]
+
+
+def explain(log_text: str, engine: str | None = None, exit_code: int | None = None) -> Diagnosis | None:
+    """The first cause in a log. None: the log tells of no failure, and the exit code of none either.
+
+    `engine`: a name; None or one without a log.yaml: it is guessed. `exit_code`: None for a server that runs.
+    """
+    lines = tuple(log_lines(log_text))
+    known = engine if engine in engine_logs() else guess_engine(lines)
+    found = tuple(_found(lines, failures(known)))
+    by_kind = {kind: [each for each in found if each.failure.kind == kind] for kind in ("root", "effect", "summary")}
+    if by_kind["root"]:
+        return _said(by_kind["root"][0], lines, known)
+    return (
+        _traceback(lines, found)
+        or next((_said(each, lines, known) for each in by_kind["effect"]), None)
+        or _by_exit(known, exit_code)
+        or next((_said(each, lines, known) for each in by_kind["summary"]), None)
+        or _unknown(lines, found, exit_code)
+    )
+
+
+def guess_engine(lines: Sequence[str]) -> str | None:
+    """The engine whose lines these are; None: they say nothing, or of several alike."""
+    counts = {name: sum(1 for line in lines if log.recognise.search(line)) for name, log in engine_logs().items()}
+    best = max(counts, key=lambda name: counts[name])
+    return best if counts[best] and list(counts.values()).count(counts[best]) == 1 else None
 
 
 def docker_failure(result: Result, where: str) -> Problem:
     """Why a docker command failed; docker's own last line is kept."""
     text = result.err.strip() or result.out.strip()
     line = next((row for row in reversed(text.splitlines()) if row.strip() and "--help" not in row), "")
-    sign = _sign(text)
     if result.exit == 124:
-        return Problem(f"{_said(result)} did not end in time", "Look at the docker daemon's log on the host.", where)
-    if sign is not None:
-        return Problem(f"{sign.what} (docker: {line})", sign.remedy, where)
+        return Problem(f"{_command(result)} did not end in time", "Look at the docker daemon's log on the host.", where)
+    matches = ((each, each.regex.search(text)) for each in shared_log().failures if each.area == "docker")
+    found = next(((each, match) for each, match in matches if match), None)
+    if found is not None:
+        says = _filled(found[0].says, found[1], None)
+        return Problem(f"{says.cause} (docker: {line})", says.remedy, where)
     if result.exit == 127:
         return not_on_path(where)
     ended = "ended abnormally" if result.exit is None else f"failed with exit code {result.exit}"
-    return Problem(f"{_said(result)} {ended}: {line}", "Run it by hand on the host to see more.", where)
-
-
-def program_failure(log: str) -> Sign | None:
-    """Why the image's program never ran: with --init docker starts the init, and only the log tells. None: it ran."""
-    lines = log.strip().splitlines()
-    return _sign(lines[-1]) if lines and lines[-1].startswith("[FATAL tini") else None
-
-
-def _sign(text: str) -> Sign | None:
-    return next((sign for sign in SIGNS if re.search(sign.text, text)), None)
+    return Problem(f"{_command(result)} {ended}: {line}", "Run it by hand on the host to see more.", where)
 
 
 def not_on_path(where: str) -> Problem:
@@ -135,5 +108,95 @@ def not_on_path(where: str) -> Problem:
     )
 
 
-def _said(result: Result) -> str:
+def _command(result: Result) -> str:
     return " ".join(result.words[:2])
+
+
+def _found(lines: Sequence[str], signatures: Sequence[Failure]) -> Iterator[_Found]:
+    """The first signature of each line that has one, harmless ones too."""
+    for at, line in enumerate(lines):
+        found = next((each for each in signatures if each.regex.search(line)), None)
+        whole = "\n".join(lines[at : at + 4])
+        for each in (found,) if found else signatures:
+            match = each.regex.search(whole) if found or "\\n" in each.regex.pattern else None
+            if match and match.start() <= len(line):
+                yield _Found(at, each, match)
+                break
+
+
+def _said(found: _Found, lines: Sequence[str], engine: str | None) -> Diagnosis:
+    failure = found.failure
+    says = failure.loaded if failure.loaded and _was_loaded(lines[: found.at], engine) else failure.says
+    filled = _filled(says, found.match, engine)
+    return Diagnosis(
+        failure.id, lines[found.at].strip(), found.at + 1, filled.cause, filled.remedy, filled.path, failure.confidence
+    )
+
+
+def _was_loaded(before: Sequence[str], engine: str | None) -> bool:
+    """Whether weights were in memory before a line."""
+    log = engine_logs().get(engine or "")
+    logs = [log] if log else list(engine_logs().values())
+    ends = [
+        phase.regex
+        for log in logs
+        for phase in log.phases
+        if phase.event == "end" or (phase.phase in _AFTER_WEIGHTS and not phase.table)
+    ]
+    return any(regex.search(line) for line in before for regex in ends)
+
+
+def _filled(says: Saying, match: re.Match[str], engine: str | None) -> Saying:
+    """The words with the match's groups in them."""
+    groups = defaultdict(str, {name: text[:_LONGEST_VALUE] for name, text in match.groupdict().items() if text})
+    groups.setdefault("choices", _NO_SAYING)
+    flag = groups["flag"] or groups["flag2"]
+    path = setting(engine, flag) if says.path == "@flag" else says.path
+    cause = says.cause.format_map(groups)
+    return Saying(cause, says.remedy.format_map(defaultdict(str, groups, path=path)), path)
+
+
+def setting(engine: str | None, flag: str) -> str:
+    """The recipe's setting that gives a flag; for one that no setting gives, its place below engine.args."""
+    engines = (engine,) if engine else tuple(engine_logs())
+    known = (found.setting_of(flag) for name in engines if (found := traits(name)) is not None)
+    return next((each for each in known if each), f"engine.args.{flag.lstrip('-')}" if flag else "engine.args")
+
+
+def _traceback(lines: Sequence[str], found: Sequence[_Found]) -> Diagnosis | None:
+    """What the first traceback ends with. One that a signature names already says no more than that one."""
+    named = {each.at for each in found if _TRACEBACK not in lines[each.at]}
+    for start in (at for at, line in enumerate(lines) if _TRACEBACK in line):
+        for at in range(start + 1, min(len(lines), start + _LONGEST_TRACEBACK)):
+            raised = _RAISED.search(lines[at])
+            if raised and at not in named:
+                remedy = "No signature knows it; the traceback in the log shows where it was raised."
+                return Diagnosis("traceback", lines[at].strip(), at + 1, raised[1], remedy, confidence="medium")
+            if raised:
+                break
+    return None
+
+
+def _by_exit(engine: str | None, exit_code: int | None) -> Diagnosis | None:
+    says = exit_saying(engine, exit_code) if exit_code is not None else None
+    if says is None:
+        return None
+    cause = f"{says.cause} (exit code {exit_code})"
+    return Diagnosis("exit", "", 0, cause, says.remedy, says.path, "medium")
+
+
+def _unknown(lines: Sequence[str], found: Sequence[_Found], exit_code: int | None) -> Diagnosis | None:
+    """The last line that looks like an error; of a server that ended, else its last line."""
+    harmless = {each.at for each in found}
+    errors = [at for at, line in enumerate(lines) if _ERROR.search(line) and at not in harmless]
+    if not errors and (not exit_code or not lines):
+        return None
+    at = errors[-1] if errors else len(lines) - 1
+    cause = "unknown; this is the last line that looks like an error" if errors else "unknown; this is the last line"
+    remedy = "No signature knows it. Show the whole log: beamdeploy logs."
+    return Diagnosis("unknown", lines[at].strip(), at + 1, cause, remedy, confidence="low")
+
+
+def at(diagnosis: Diagnosis, where: str) -> Problem:
+    """The diagnosis as a problem of a place."""
+    return replace(diagnosis.problem, where=where)

@@ -5,42 +5,28 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
-from beamdeploy.diagnose import program_failure
+from beamdeploy.diagnose import explain
 from beamdeploy.endpoint import Answer, ask
+from beamdeploy.engines.log import shared_log
 from beamdeploy.errors import FAILED, NOT_READY, HostError, Problem
 from beamdeploy.remote import Session
 from beamdeploy.render import Spec
+from beamdeploy.startup import READY, Decided, State, Verdict, limit_passed, verdict
+from beamdeploy.watch import Moment, Running, Watch, log_text, running
 
 Say = Callable[[str, str], None]
 """Progress: (phase, detail)."""
 
 TAIL = 40
 COMPLETION_TIMEOUT = 120.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
+_PAUSE = 0.5
+_EAGER = 30
+"""Seconds in which a server is asked every second; later every second one."""
 _RESTARTS_OF_A_LOOP = 2
-
-# $1…: the docker words, then the id. One round trip tells whether it lives and what it says.
-_STATE = """
-id=$1; shift
-"$@" inspect --format '{{json .State}}' "$id" || exit
-"$@" inspect --format '{{.RestartCount}}' "$id" || exit
-"$@" logs --tail 1 "$id" 2>&1
-"""
-
-
-@dataclass(frozen=True)
-class State:
-    """A container now. `last_line`: of its log."""
-
-    status: str
-    exit_code: int
-    oom_killed: bool
-    error: str
-    restarts: int
-    last_line: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +37,8 @@ class Proof:
     text: str
     finish_reason: str
     seconds: float
+    decided: Decided | None = None
+    """What the engine settled on while it started; None: the start was not followed."""
 
 
 def settle(session: Session, spec: Spec, container: str, say: Say) -> Proof:
@@ -58,13 +46,16 @@ def settle(session: Session, spec: Spec, container: str, say: Say) -> Proof:
 
     HostError: it ended (FAILED), or it is not ready in time or answers wrongly (NOT_READY).
     """
-    _wait_until_ready(session, spec, container, say)
+    decided = _wait_until_ready(session, spec, container, say)
     say("models", f"asking for {spec.recipe.model.served_name}")
     problem = model_problem(spec, _ask(session, spec, "/v1/models"))
     if problem is not None:
         raise _not_ready(problem, spec, "models")
     say("completion", "one request with the recipe's values")
-    return complete(session, spec)
+    try:
+        return replace(complete(session, spec), decided=decided)
+    except HostError as error:
+        raise _explained(session, spec, container, error) from error
 
 
 def complete(session: Session, spec: Spec) -> Proof:
@@ -109,74 +100,115 @@ def model_problem(spec: Spec, answer: Answer) -> Problem | None:
     )
 
 
-def state_of(session: Session, spec: Spec, container: str) -> State:
-    """The container's state and the last line of its log. HostError: it is gone."""
-    result = session.script(_STATE, (container, *spec.host.docker_words), timeout=60)
-    if not result.ok:
-        problem = Problem(
-            f"container {container[:12]} is gone: {result.err.strip()[-200:]}", "Somebody removed it: apply again."
-        )
-        raise _failed(problem, spec, "settle")
-    state, restarts, last = (*result.out.split("\n", 2), "")[:3]
-    told = json.loads(state)
-    return State(
-        told["Status"],
-        told["ExitCode"],
-        told.get("OOMKilled", False),
-        told.get("Error", ""),
-        int(restarts),
-        last.strip(),
-    )
-
-
 def log_tail(session: Session, spec: Spec, container: str, lines: int = TAIL) -> str:
     """The last lines of a container's log, stdout and stderr as they came."""
     script = 'id=$1; n=$2; shift 2; "$@" logs --tail "$n" "$id" 2>&1'
     return session.script(script, (container, str(lines), *spec.host.docker_words), timeout=60).out
 
 
-def _wait_until_ready(session: Session, spec: Spec, container: str, say: Say) -> None:
-    started = moved = time.monotonic()
-    pause, last = _FIRST_PAUSE, ""
+class _Answered(Exception):
+    """The server is ready: ends the following of its log."""
+
+
+def _wait_until_ready(session: Session, spec: Spec, container: str, say: Say) -> Decided | None:
+    """What the engine decided while it started; None: it was ready at once."""
+    started = time.monotonic()
+    docker = spec.host.docker_words
+    watch: Watch | None = None
     while True:
-        state = state_of(session, spec, container)
-        _check_alive(session, spec, container, state)
+        found = running(session, docker, container)
+        _check_alive(session, spec, container, found)
+        if watch is None or watch.since != found.since:
+            watch = Watch(spec.engine.name, found.since, started)
+        moment = _moment(session, spec, container, say, found.since)
+        try:
+            if _is_ready(session, spec):
+                raise _Answered
+            watch.follow(session, docker, container, spec.gpus, moment, timeout=spec.recipe.ready.timeout + 60)
+        except _Answered:
+            return watch.state.decided if watch.state.last else None
+        moment(watch.state, True)
+        time.sleep(_PAUSE)  # its log ended and it may live: it restarts, or its log driver cannot be read
+
+
+def _moment(session: Session, spec: Spec, container: str, say: Say, since: str) -> Moment:
+    """Say how far it is; ask whether it is ready when its log says so, and every second or two."""
+    limits, ticks = spec.recipe.ready, count()
+
+    def moment(state: State, tick: bool) -> None:
         now = time.monotonic()
-        moved, last = (now, state.last_line) if state.last_line != last else (moved, last)
-        answer = _ask(session, spec, spec.engine.ready)
-        if answer.status == 200:
-            return
-        say("loading", last or answer.reason)
-        _check_limits(spec, now - started, now - moved, last)
-        time.sleep(pause)
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
+        stands = verdict(state, now, limits)
+        say(state.phase, _detail(state, stands))
+        due = state.phase == READY if not tick else next(ticks) % 2 == 0 or now - state.started < _EAGER
+        if due and _is_ready(session, spec):
+            raise _Answered
+        passed = limit_passed(state, now, limits)
+        if passed:
+            raise _too_slow(session, spec, container, since, state, passed, now)
+
+    return moment
 
 
-def _check_alive(session: Session, spec: Spec, container: str, state: State) -> None:
-    if state.restarts >= _RESTARTS_OF_A_LOOP:
-        what = f"the server restarts again and again ({state.restarts} times, exit code {state.exit_code})"
-    elif state.status in ("exited", "dead"):
-        killed = ", killed for lack of host memory" if state.oom_killed else ""
-        what = f"the server ended with exit code {state.exit_code}{killed}"
+def _detail(state: State, stands: Verdict) -> str:
+    """ "12/64 (19 %), about 4 min left" """
+    count = state.said.removeprefix(state.phase).strip()
+    left = f"about {round(stands.left / 60)} min left" if stands.left and stands.left > 90 else ""
+    return ", ".join(part for part in (count, left, "slow" if stands.word == "slow" else "") if part)
+
+
+def _is_ready(session: Session, spec: Spec) -> bool:
+    return _ask(session, spec, spec.engine.ready).status == 200
+
+
+def _check_alive(session: Session, spec: Spec, container: str, found: Running) -> None:
+    if found.restarts >= _RESTARTS_OF_A_LOOP:
+        what = f"the server restarts again and again ({found.restarts} times, exit code {found.exit_code})"
+    elif found.ended:
+        what = f"the server ended with exit code {found.exit_code}"
     else:
         return
-    tail = log_tail(session, spec, container).rstrip()
-    sign = program_failure(tail)
-    cause, remedy = (f": {sign.what}", sign.remedy) if sign else ("", "The first error above is the cause; correct it.")
-    raise _failed(Problem(f"{what}{cause}. Its last lines:\n{tail}", remedy), spec, "start")
+    text = log_text(session, spec.host.docker_words, container, found.since).rstrip()
+    problem = ended_problem(text, spec.engine.name, found)
+    tail = "\n".join(text.splitlines()[-TAIL:])
+    cause = f"{what}: {problem.what}. Its last lines:\n{tail}"
+    raise _failed(Problem(cause, problem.remedy), spec, "start")
 
 
-def _check_limits(spec: Spec, elapsed: float, still: float, last: str) -> None:
-    limits = spec.recipe.ready
-    if elapsed > limits.timeout:
-        what = f"the server is not ready after {round(elapsed)} s (ready.timeout); last line: {last}"
-    elif still > limits.stall:
-        what = f"the server has made no progress for {round(still)} s (ready.stall); last line: {last}"
+def ended_problem(text: str, engine: str, found: Running) -> Problem:
+    """Why a server ended, from its log and from what docker says of it."""
+    diagnosis = explain(text, engine, found.exit_code)
+    if found.oom_killed and (diagnosis is None or diagnosis.confidence != "high"):
+        return Problem("it was killed for lack of memory", "Stop other programs on the host, or give it more memory.")
+    if diagnosis is None:
+        said = f"; docker says: {found.error}" if found.error else ""
+        return Problem(f"its log does not say why{said}", "Somebody may have stopped it: apply again.")
+    return diagnosis.problem
+
+
+def _too_slow(
+    session: Session, spec: Spec, container: str, since: str, state: State, passed: str, now: float
+) -> HostError:
+    if passed == "timeout":
+        what = f"the server is not ready after {round(now - state.started)} s (ready.timeout)"
     else:
-        return
-    raise _not_ready(
-        Problem(what, "See its log: beamdeploy logs. Raise the limit if loading is that slow here."), spec, "loading"
-    )
+        what = f"the server has made no progress for {round(now - state.moved)} s (ready.stall)"
+    diagnosis = explain(log_text(session, spec.host.docker_words, container, since), spec.engine.name)
+    known = diagnosis.problem if diagnosis and diagnosis.confidence != "low" else None
+    hint = known.remedy if known else shared_log().stalls.get(state.phase, "")
+    remedy = f"{hint} See its log: beamdeploy logs. Raise the limit if loading is that slow here.".strip()
+    cause = f": {known.what}" if known else ""
+    return _not_ready(Problem(f"{what}, in: {state.said}{cause}; last line: {state.last}", remedy), spec, "loading")
+
+
+def _explained(session: Session, spec: Spec, container: str, error: HostError) -> HostError:
+    """Why no completion came, where the container or its log says it."""
+    found = running(session, spec.host.docker_words, container)
+    _check_alive(session, spec, container, found)
+    diagnosis = explain(log_text(session, spec.host.docker_words, container, found.since), spec.engine.name)
+    if diagnosis is None or diagnosis.confidence == "low":
+        return error
+    problem, cause = error.problems[0], diagnosis.problem
+    return HostError(replace(problem, what=f"{problem.what}: {cause.what}", remedy=cause.remedy), exit=error.exit)
 
 
 def _message(answer: Answer) -> tuple[str, str]:

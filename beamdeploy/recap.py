@@ -11,6 +11,8 @@ from beamdeploy.errors import HostError
 from beamdeploy.outcome import HostReport, PlanLine
 from beamdeploy.plan import Plan, Step
 from beamdeploy.render import Spec
+from beamdeploy.smoke import summary
+from beamdeploy.startup import decisions
 
 _MARKS = {"stop": "-", "remove": "-", "set aside": "~", "pull": "+", "run": "+", "start": "+"}
 _OUTCOMES = {
@@ -52,11 +54,13 @@ def acted(spec: Spec, plan: Plan, result: Acted | HostError) -> HostReport:
         "digest": spec.digest,
         "container": result.container,
         "completion": asdict(result.proof) if result.proof else None,
+        "smoke": [asdict(check) for check in result.checks],
     }
     outcome = "changed" if plan.writes else "unchanged"
-    return HostReport(
-        plan.host, outcome, errors.DONE, _done(spec, plan, result), details, (*plan.notes, *result.warnings)
-    )
+    decided = result.proof.decided if result.proof else None
+    otherwise = tuple(each.at(f"{plan.host}: settle") for each in decisions(decided, spec.recipe)) if decided else ()
+    told = (*plan.notes, *result.warnings, *otherwise)
+    return HostReport(plan.host, outcome, errors.DONE, _done(spec, plan, result), details, told)
 
 
 def failed(host: str, error: HostError, plan: Plan | None = None) -> HostReport:
@@ -107,7 +111,8 @@ def _done(spec: Spec, plan: Plan, result: Acted) -> str:
         return said
     published = spec.recipe.container
     where = f"http://{published.address}:{published.port}/v1"
-    return f"{said}; {result.proof.model} answers on {where} ({result.proof.seconds:.1f} s)"
+    checked = f"; {summary(result.checks)}" if result.checks else ""
+    return f"{said}; {result.proof.model} answers on {where} ({result.proof.seconds:.1f} s){checked}"
 
 
 def _change_lines(plan: Plan) -> Iterator[PlanLine]:
