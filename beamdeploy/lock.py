@@ -97,6 +97,15 @@ def locked(ref: ImageRef, lock: Lock) -> ImageRef:
     raise InputError([Problem(what, "Write it anew: beamdeploy lock RECIPE", file=lock.file)])
 
 
+def locked_weights(recipe: Recipe, lock: Lock) -> Mapping[str, LockedFolder]:
+    """The recipe's folders that are locked, by path. InputError: one was locked from another source."""
+    sources = {folder.path: folder.source for folder in wanted_folders(recipe)}
+    wrong = [path for path, held in lock.weights.items() if path in sources and held.source != sources[path]]
+    if wrong:
+        raise InputError([each for each in _stale(recipe, lock) if "was locked from" in each.what])
+    return {path: held for path, held in lock.weights.items() if path in sources}
+
+
 def fits_image(ref: ImageRef, lock: Lock) -> bool:
     """Whether the lock's image was locked for this reference."""
     at = parse_reference(str(lock.reference))

@@ -10,7 +10,8 @@ from beamdeploy.image import ImageRef, digest_of, parse_reference, repository
 from beamdeploy.label import read_labels
 from beamdeploy.look.facts import Container, Facts, Gpus, Image, Listener
 from beamdeploy.render import Spec
-from beamdeploy.weights.staging import Folder, check
+from beamdeploy.weights.comparison import verdict
+from beamdeploy.weights.staging import Folder
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 PREVIOUS = ".previous"
@@ -213,7 +214,8 @@ def _overlap(one: str, other: str) -> bool:
 def _weights(spec: Spec, facts: Facts) -> Iterator[Problem]:
     for folder in staged_folders(spec):
         if folder.path in facts.weights:  # where model_dir could not be seen, a blocker has said so
-            yield from check(folder, facts.weights[folder.path])
+            disk = facts.disks.get(str(spec.host.model_dir))
+            yield from verdict(folder, facts.weights[folder.path], spec.weights.get(folder.path), disk)
 
 
 def staged_folders(spec: Spec) -> tuple[Folder, ...]:

@@ -8,7 +8,7 @@ import io
 import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from beamdeploy.errors import InputError, Problem
 from beamdeploy.image import ImageRef, parse_reference
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, label_words, settings_of
-from beamdeploy.lock import Lock, locked
+from beamdeploy.lock import Lock, LockedFolder, locked, locked_weights
 from beamdeploy.recipe import Recipe, build
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ MOUNT_POINT = "/weights"
 class Spec:
     """What is wanted on one host. `words`: the whole `docker run`; `digest`: over the words without our labels.
 
-    `settings`: recipe path → value, as far as it is in the words; `templates`: the files that were used.
+    `settings`: recipe path → value, as far as it is in the words; `templates`: the files that were used; `weights`:
+    the folders that the lock holds.
     """
 
     host: Host
@@ -42,6 +43,7 @@ class Spec:
     digest: str
     settings: Mapping[str, Any]
     templates: tuple[str, ...]
+    weights: Mapping[str, LockedFolder] = field(default_factory=dict)
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -68,7 +70,8 @@ def render(recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | No
     digest = digest_of_words(words)
     settings = settings_of(recipe.source, image=image.word, model_dir=host.model_dir, gpus=_gpus(recipe, host))
     deployed = Deployed(recipe.name, digest, words, recipe.source, settings)
-    return Spec(host, recipe, engine, image, _labelled(deployed), digest, settings, used)
+    weights = locked_weights(recipe, lock) if lock else {}
+    return Spec(host, recipe, engine, image, _labelled(deployed), digest, settings, used, weights)
 
 
 def render_again(deployed: Deployed, host: Host) -> Spec:

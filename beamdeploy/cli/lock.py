@@ -5,17 +5,17 @@ from __future__ import annotations
 import click
 
 from beamdeploy.cli import options
+from beamdeploy.cli.bare import with_bare
 from beamdeploy.errors import CHANGES_PENDING, DONE
 
 
-@click.command()
+@click.command(cls=with_bare("--upgrade", "all"))
 @click.argument("recipe")
 @click.option("--from", "source", metavar="HOST", help="Take image and weights as this host of the inventory has them.")
 @click.option("--check", is_flag=True, help="Write nothing; end with 10 when the lock is not what would be written.")
 @click.option(
     "--upgrade",
-    is_flag=False,
-    flag_value="all",
+    metavar="[=image|weights]",
     type=click.Choice(("all", "image", "weights")),
     help="Ask again for what is locked already; without it only what is missing or no longer fits is asked.",
 )

@@ -55,6 +55,7 @@ def _weights(found: Sequence[Frame], number: int, name: str, root: str) -> Weigh
         shards=tuple(_shards(lines, bool(index) and not error)),
         pointers=tuple(LfsPointer(c[2], int(c[1]) if c[1].isdigit() else None) for c in _of(lines, "P", 3)),
         chat_template_in_tokenizer=["C"] in lines,
+        total=next((int(cells[1]) for cells in _of(lines, "T", 2)), None),
     )
 
 
@@ -67,10 +68,11 @@ def _files(lines: Sequence[Sequence[str]], name: str, root: str) -> Iterator[Fil
     for _, resolved, link in _of(lines, "D", 3):
         if link != "-" and leaves(link, resolved, posixpath.dirname(folder), root):
             yield File(".", None, resolved, outside=True)
+    growing = {cells[2] for cells in _of(lines, "G", 3)}
     for _, size, readable, entry, link, resolved in _of(lines, "F", 6):
         number = int(size) if size != "-" else None
         if link == "-":
-            yield File(entry, number, readable=readable == "1")
+            yield File(entry, number, readable=readable == "1", growing=entry in growing)
         else:
             within = posixpath.join(folder, posixpath.dirname(entry))
             outside = leaves(link, resolved, within, root)

@@ -6,7 +6,7 @@
 #   D number path     a folder, resolved      A number   it cannot be entered
 #   F number size path   a file of it         K sum path   remembered      H sum path   hashed now
 #   E text            what a tool said        Z          the end: all was tried
-# $1 nonce  $2 state folder ("": the default)  $3 auto|always  $4 processes ("": one a core)  $5 how many folders
+# $1 nonce  $2 state folder (below the home if not absolute)  $3 auto|always  $4 processes ("": one a core)  $5 how many folders
 # then the folders, then (if asked) the look's script and its words
 
 tell() { # text
@@ -21,7 +21,8 @@ look() { # script words...
 }
 
 prepare() { # state folder
-  state=${1:-${HOME:-/nowhere}/.local/state/beamdeploy}
+  state=$1
+  [ "${state#/}" != "$state" ] || state=${HOME:-/nowhere}/$state
   umask 077
   work=$state/verify.$$
   if ! mkdir -p "$work" 2>/dev/null; then

@@ -114,7 +114,7 @@ def hash_folders(
     paths = [posixpath.join(host.model_dir or "/", folder) for folder in folders]
     asked = (look.script(), *look.words(question, nonce)) if question else ()
     mode = "always" if always else "auto"
-    args = (nonce, host.state_dir or "", mode, str(processes or ""), str(len(paths)), *paths, *asked)
+    args = (nonce, host.state_folder, mode, str(processes or ""), str(len(paths)), *paths, *asked)
     told = _Told(say)
 
     def line(text: str) -> None:

@@ -87,9 +87,9 @@ def test_upgrade_asks_again_for_what_it_names_only(job: Job, hub: Hub) -> None:
     before = load_lock(job.recipe)
     (hub.folder / TARGET / "chat_template.jinja").write_text("another", encoding="utf-8")
     assert lock(job)[0] == 0 and load_lock(job.recipe) == before
-    assert lock(job, "--upgrade", "image")[0] == 0 and load_lock(job.recipe) == before
-    assert lock(job, "--upgrade", "weights", "--check")[0] == 10 and load_lock(job.recipe) == before
-    assert lock(job, "--upgrade", "weights")[0] == 0
+    assert lock(job, "--upgrade=image")[0] == 0 and load_lock(job.recipe) == before
+    assert lock(job, "--upgrade=weights", "--check")[0] == 10 and load_lock(job.recipe) == before
+    assert lock(job, "--upgrade=weights")[0] == 0
     after = load_lock(job.recipe)
     assert before is not None and after is not None
     changed = {n for n, one in after.weights["nvfp4"].files.items() if one != before.weights["nvfp4"].files[n]}

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -97,10 +98,27 @@ def test_a_checkpoint_is_reduced_the_same_by_every_shell_and_awk(
             Shard(second, size[second], size[second], 2, 2, 1, "model.layers.5.w", 1, "stray"),
         ),
         pointers=(LfsPointer("tokenizer.json", 17209920),),
+        total=160,
     )
     assert facts.weights["absent"] is None
     assert facts.model_dir_exists is True
     assert facts.blockers == ()
+
+
+def test_only_a_leftover_that_grows_is_told_as_growing(host: tuple[Sequence[str], dict[str, str]], root: Path) -> None:
+    folder = root / "nv fp4'"
+    still, going = ".cache/huggingface/download/a b.incomplete", "b.part"
+    checkpoint.write(folder, {still: "x" * 77, going: "x" * 77})
+    writer = threading.Timer(1, lambda: (folder / going).write_text("x" * 91))
+    writer.start()
+    question = Question(model_dir=str(root), folders=(folder.name,), docker=(), need_gpus=False)
+    found = run(question, shell=host[0], env=host[1]).weights[folder.name]
+    writer.join()
+    assert found is not None
+    assert {file.name: file.growing for file in found.files if file.name in (still, going)} == {
+        still: False,
+        going: True,
+    }
 
 
 def test_a_model_dir_that_is_not_there_stays_so_and_its_disk_is_told(
@@ -222,7 +240,7 @@ def test_a_large_checkpoint_is_looked_at_in_little_time(tmp_path: Path) -> None:
 
 # What the script may start. None of it changes anything as it is used: `dd` writes to stdout only (no of=).
 ALLOWED = frozenset(
-    re.findall(r"\S+", "awk cat dd df docker find grep head id nvidia-smi od readlink sed ss stat timeout tr")
+    re.findall(r"\S+", "awk cat dd df docker find grep head id nvidia-smi od readlink sed sleep ss stat timeout tr")
 )
 BUILTIN = frozenset(re.findall(r"\S+", "[ : cd command continue echo eval exit export printf read return set shift"))
 KEYWORDS = frozenset(re.findall(r"\w+", "if then else elif fi for while do done case esac in"))
