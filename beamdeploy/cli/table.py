@@ -30,6 +30,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Image and weights": {
         "lock": ("lock", "Write down digests and checksums of what a recipe names."),
+        "verify": ("verify", "Say whether the weights on each host are whole and the right ones."),
     },
 }
 """Section → command → (module of beamdeploy.cli, one line of help). The function is named as the command,
