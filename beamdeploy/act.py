@@ -17,6 +17,8 @@ from beamdeploy.plan import Plan, Step
 from beamdeploy.ready import Proof, Say, log_tail, settle
 from beamdeploy.remote import Result, Session
 from beamdeploy.render import Spec, render_again
+from beamdeploy.smoke import Outcome
+from beamdeploy.smoke.after import prove
 
 _GPUS_FREE_WITHIN = 120
 _REMOVED_WITHIN = 60
@@ -31,6 +33,7 @@ class Acted:
 
     container: str | None = None
     proof: Proof | None = None
+    checks: tuple[Outcome, ...] = ()
     warnings: tuple[Problem, ...] = ()
     old_stopped: bool = False
     secrets: str = field(default="", repr=False)
@@ -154,7 +157,8 @@ def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
     if container is None:
         what = "the container that was just started is gone"
         raise HostError(Problem(what, "Another run may have removed it: apply again.", f"{spec.host.name}: settle"))
-    return replace(done, container=container, proof=settle(session, spec, container, say))
+    proof = settle(session, spec, container, say)
+    return replace(done, container=container, proof=proof, checks=prove(session, spec.recipe, say))
 
 
 def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:

@@ -24,6 +24,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "drift": ("drift", "Say what on the hosts is not as the recipe says."),
         "history": ("history", "List what was deployed on each host, and when."),
         "logs": ("logs", "Show the log of a deployment."),
+        "doctor": ("doctor", "Say why a deployment does not serve, or explain a log."),
+        "smoke": ("smoke", "Ask a server all that a client will, and judge its answers."),
     },
     "Try": {
         "sandbox": ("sandbox", "An emulated GPU server on this machine, for -i sandbox."),

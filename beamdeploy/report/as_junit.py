@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
 from xml.etree import ElementTree
 
 from beamdeploy.errors import Problem
-from beamdeploy.outcome import Report
+from beamdeploy.outcome import HostReport, Report
 from beamdeploy.report.text import clean, clean_line
 
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -19,7 +21,8 @@ _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def dumps(report: Report) -> str:
     """The document as text that ends in a newline; ASCII only."""
-    suites = [_suite(name, problems) for name, problems in _by_file(report).items()]
+    checked = [suite for host in report.hosts if "checks" in host.details for suite in [_checked(host)]]
+    suites = [*checked, *(_suite(name, problems) for name, problems in _by_file(report).items())]
     root = ElementTree.Element("testsuites", {"name": f"beamdeploy {report.kind.lower()}", **_sums(suites)})
     root.extend(suites)
     ElementTree.indent(root)
@@ -28,11 +31,30 @@ def dumps(report: Report) -> str:
     return head + body.decode("ascii") + "\n"
 
 
+def _checked(host: HostReport) -> ElementTree.Element:
+    """The checks that a host was put to: a case each, a failed one a failure, one that does not fit skipped."""
+    checks: Any = host.details["checks"]
+    verdicts = [check["verdict"] for check in checks]
+    counts = {"tests": len(checks), "failures": verdicts.count("fail"), "errors": 0, "skipped": verdicts.count("skip")}
+    attributes = {"name": _line(host.name), **{name: str(count) for name, count in counts.items()}}
+    suite = ElementTree.Element("testsuite", attributes)
+    for check in checks:
+        names = {"classname": _line(host.name), "name": _line(check["check"]), "time": str(check["seconds"])}
+        case = ElementTree.SubElement(suite, "testcase", names)
+        if check["verdict"] != "pass":
+            tag = "failure" if check["verdict"] == "fail" else "skipped"
+            ElementTree.SubElement(case, tag, {"message": _line(check["why"])})
+        shown = [f"> {each['request']}\n< {each['answer']}" for each in check["evidence"]]
+        ElementTree.SubElement(case, "system-out").text = _text("\n".join((check["why"], *shown)))
+    return suite
+
+
 def _by_file(report: Report) -> dict[str, list[Problem]]:
-    """The problems of every file that was looked at, also of those without any."""
+    """The problems of every file that was looked at, also of those without any; those of checks are cases already."""
     files = report.details.get("files")
     grouped: dict[str, list[Problem]] = {str(file): [] for file in files} if isinstance(files, Iterable) else {}
-    for problem in report.all_problems:
+    unchecked = [host.problems for host in report.hosts if "checks" not in host.details]
+    for problem in (*report.problems, *chain.from_iterable(unchecked)):
         grouped.setdefault(problem.file or problem.where or report.kind, []).append(problem)
     return grouped
 
