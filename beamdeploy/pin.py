@@ -163,8 +163,8 @@ def _local_image(session: Session, host: Host, ref: ImageRef) -> _Local | None:
 def _no_digest(ref: ImageRef, host: Host) -> Problem:
     return Problem(
         f"the image {ref.word} on this host has no registry digest: it was built or loaded there, not pulled",
-        "Push it to a registry that the hosts can reach and lock it again, or pin it by image id, which is good on "
-        "this host only: image: {id: sha256:…} (docker image ls --no-trunc).",
+        "Pull it from a registry (push it to one that the hosts can reach, if none has it) and lock it again; or pin "
+        "it by image id, which is good on this host only: image: {id: sha256:…} (docker image ls --no-trunc).",
         f"{host.name}: lock",
     )
 

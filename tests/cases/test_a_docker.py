@@ -215,11 +215,11 @@ def test_a11_an_image_that_was_built_there_has_no_digest_to_pin(job: Job, clean_
     built = built_there(clean_host, job.lab.image("beam"), "lightseekorg/local:beam")
     job.write({"image": {"reference": "lightseekorg/local:beam"}})
     for _ in range(2):
-        done = job.run("lock")
+        done = job.run("lock", "--from", name)
         assert done.exit == 1
         assert f"{name}:" in done.problems and "no registry digest" in done.problems
         assert "it was built or loaded there, not pulled" in done.problems
-        assert "Push it to a registry" in done.problems
+        assert "Pull it from a registry" in done.problems
         assert "pin it by image id, which is good on this host only: image: {id: sha256:…}" in done.problems
         assert "template" not in done.problems
         assert not list(job.folder.glob("*.lock.yaml*"))
@@ -233,14 +233,14 @@ def test_a11_an_image_that_was_built_there_has_no_digest_to_pin(job: Job, clean_
 
 
 def test_a11_the_host_that_lacks_the_digest_is_named_among_several(job: Job, clean_hosts: tuple[LabHost, ...]) -> None:
-    """One host gives the digest, the others pull by it: what counts is the host that is asked."""
+    """One host is asked, and the others pull by the digest that it gave: so it is the one that is named."""
     job = Job(job.lab, clean_hosts, job.folder)
     job.write_inventory()
     tag = job.lab.image("beam", pinned=False)
     job.write({"image": {"reference": "lightseekorg/local:beam"}})
     built_there(clean_hosts[1], job.lab.image("beam"), "lightseekorg/local:beam")
-    done = job.run("lock", "-l", clean_hosts[1].name)
+    done = job.run("lock", "--from", clean_hosts[1].name)
     assert done.exit == 1
     assert f"{clean_hosts[1].name}:" in done.problems and "built or loaded there, not pulled" in done.problems
     job.write({"image": {"reference": tag}})
-    assert job.run("lock").exit == 0
+    assert job.run("lock", "--from", clean_hosts[0].name).exit == 0
