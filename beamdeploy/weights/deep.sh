@@ -27,7 +27,12 @@ prepare() { # state folder
   work=$state/verify.$$
   if ! mkdir -p "$work" 2>/dev/null; then
     tell "M$tab$state cannot be written"
-    state=$(mktemp -d) && work=$state/verify.$$ && mkdir "$work" || exit 1
+    for state in "${TMPDIR:-/tmp}" /var/tmp /dev/shm; do
+      state=$state/beamdeploy.$$
+      ! mkdir "$state" 2>/dev/null || break
+    done
+    work=$state/verify.$$
+    mkdir "$work" || exit 1
     unkept=$state
   fi
   [ -e "$state/hashes" ] || : >"$state/hashes"
