@@ -1,5 +1,6 @@
 """`python -m beamdeploy`."""
 
-from beamdeploy.cli import main
+from beamdeploy.cli import run
 
-main()
+if __name__ == "__main__":
+    run()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from beamdeploy.look.answers import get_all
+from beamdeploy.look.answers import get
 from beamdeploy.look.facts import Facts
 from beamdeploy.look.parse import parse
 
@@ -42,11 +42,12 @@ class Question:
 def look(session: Session, question: Question) -> Facts:
     """Facts of the session's host. HostError: the connection is lost, or the answer is not whole."""
     nonce = secrets.token_hex(8)
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        answers = beside.submit(get_all, session, question.http)
+    # each in a thread of its own: they take two round trips, as the script does
+    with ThreadPoolExecutor(max_workers=max(1, len(question.http))) as beside:
+        asked = {where[-1]: beside.submit(get, session, *where) for where in question.http}
         result = session.script(script(), tuple(words(question, nonce)), timeout=SECONDS)
         facts = parse(result.out, nonce, question.docker, question.folders, question.ports, err=result.err)
-        return replace(facts, answers=answers.result())
+        return replace(facts, answers={path: answer.result() for path, answer in asked.items()})
 
 
 def script() -> str:

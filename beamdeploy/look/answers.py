@@ -1,8 +1,6 @@
-"""HTTP questions over channels of the same connection, asked while the script runs."""
+"""An HTTP question over a channel of the same connection, asked while the script runs."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
 
 from beamdeploy.endpoint import Answer, ask_over_channel
 from beamdeploy.errors import HostError
@@ -11,12 +9,8 @@ from beamdeploy.remote import Session
 SECONDS = 5.0
 
 
-def get_all(session: Session, questions: Iterable[tuple[str, int, str]]) -> Mapping[str, Answer]:
-    """What each (address, port, path) answered, by path."""
-    return {path: _get(session, address, port, path) for address, port, path in questions}
-
-
-def _get(session: Session, address: str, port: int, path: str) -> Answer:
+def get(session: Session, address: str, port: int, path: str) -> Answer:
+    """What address:port, as seen from the host, answers to GET path; without status, why there is none."""
     try:
         return ask_over_channel(session, address, port, path, timeout=SECONDS)
     except HostError as error:

@@ -50,7 +50,7 @@ def test_a_look_brings_facts_and_answers(tmp_path: Path) -> None:
             folders=("nvfp4", "absent"),
             ports=(port,),
             docker=("docker-of-nobody",),
-            http=(*((port, path) for path in paths), (1, "/nobody")),
+            http=(*(("127.0.0.1", port, path) for path in paths), ("127.0.0.1", 1, "/nobody")),
         )
         facts = look(session, question)
         assert look(session, question) == facts
@@ -58,9 +58,10 @@ def test_a_look_brings_facts_and_answers(tmp_path: Path) -> None:
         "/v1/models": Answer(200, '{"object":"list"}'),
         "/readiness": Answer(503, '{"object":"list"}'),
         "/silent": Answer(None, reason=facts.answers["/silent"].reason),
-        "/nobody": Answer(None, reason="nothing listens on port 1"),
+        "/nobody": Answer(None, reason=facts.answers["/nobody"].reason),
     }
-    assert facts.answers["/silent"].reason.startswith(f"port {port} gave no HTTP answer: ")
+    assert facts.answers["/silent"].reason.startswith(f"127.0.0.1:{port} gave no HTTP answer (")
+    assert facts.answers["/nobody"].reason.startswith("nothing answers on 127.0.0.1:1 (")
     assert [listener.port for listener in facts.listeners] == [port]
     assert facts.weights["absent"] is None
     assert facts.weights["nvfp4"] is not None
