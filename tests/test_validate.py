@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from beamdeploy.check import check_all
-from beamdeploy.check_ignores import Choice
+from beamdeploy.check.ignores import Choice
 from beamdeploy.outcome import Report
 
 ROOT = Path(__file__).parents[1]

@@ -46,7 +46,7 @@ def ordered(hosts: tuple[Host, ...], order: str) -> tuple[Host, ...]:
 
 def load_wanted(recipe: str, overrides: Iterable[tuple[str, str]]) -> tuple[Recipe, Lock | None]:
     """The recipe and its lock; warnings of the rules are shown. InputError: all that is wrong with them."""
-    from beamdeploy.check_ignores import without_ignored
+    from beamdeploy.check.ignores import without_ignored
     from beamdeploy.lock import load_lock
     from beamdeploy.recipe import load_with_document
     from beamdeploy.report import show_problems

@@ -53,7 +53,7 @@ def validate(
     what it means: `# beamdeploy: ignore BD301` on the line or above it, `ignore-file` above the first key.
     """
     from beamdeploy.check import check_all
-    from beamdeploy.check_ignores import Choice
+    from beamdeploy.check.ignores import Choice
     from beamdeploy.report import show, show_found
 
     report = check_all(files, Choice(select, ignore), strict=strict)

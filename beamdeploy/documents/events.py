@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from beamdeploy.documents_place import Mark
+from beamdeploy.documents.place import Mark
 
 # the pure loader says the same, slower
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -18,8 +18,8 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 
-from beamdeploy.documents_place import Document, Mark, Place, dotted, place, problem
-from beamdeploy.documents_reading import MAX_PROBLEMS, Reading
+from beamdeploy.documents.place import Document, Mark, Place, dotted, place, problem
+from beamdeploy.documents.reading import MAX_PROBLEMS, Reading
 from beamdeploy.errors import Problem
 
 __all__ = ["MAX_BYTES", "MAX_PROBLEMS", "Document", "Mark", "Place", "dotted", "load", "place", "problem"]

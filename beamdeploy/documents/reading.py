@@ -16,10 +16,10 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from beamdeploy.documents_events import events, mark_of
-from beamdeploy.documents_place import Document, Mark, Place, dotted
-from beamdeploy.documents_scalar import FIRST, key_fault, plain_value
-from beamdeploy.documents_syntax import MAX_DEPTH, TEMPLATE, is_template, syntax_problem
+from beamdeploy.documents.events import events, mark_of
+from beamdeploy.documents.place import Document, Mark, Place, dotted
+from beamdeploy.documents.scalar import FIRST, key_fault, plain_value
+from beamdeploy.documents.syntax import MAX_DEPTH, TEMPLATE, is_template, syntax_problem
 from beamdeploy.errors import Problem
 
 MAX_NODES = 300_000

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from beamdeploy import documents, errors, schema
-from beamdeploy.check_ignores import Choice, without_ignored
-from beamdeploy.check_kinds import is_ours, kind_of
+from beamdeploy.check.ignores import Choice, without_ignored
+from beamdeploy.check.kinds import is_ours, kind_of
 from beamdeploy.documents import Document
 from beamdeploy.errors import Problem
 from beamdeploy.inventory import inventory_problems

@@ -16,9 +16,9 @@ from typing import Any
 
 from beamdeploy.documents import MAX_PROBLEMS, Document, Place
 from beamdeploy.errors import Problem
-from beamdeploy.schema_branches import branch_faults
-from beamdeploy.schema_defaults import defaults, defaults_from
-from beamdeploy.schema_keywords import (
+from beamdeploy.schema.branches import branch_faults
+from beamdeploy.schema.defaults import defaults, defaults_from
+from beamdeploy.schema.keywords import (
     BOUNDS,
     barred_faults,
     bound_faults,
@@ -33,8 +33,8 @@ from beamdeploy.schema_keywords import (
     unique_faults,
     unknown_faults,
 )
-from beamdeploy.schema_validator import Error, Schema, built, load_schema, validator_of
-from beamdeploy.schema_value import Around, Fault, null_fault
+from beamdeploy.schema.validator import Error, Schema, built, load_schema, validator_of
+from beamdeploy.schema.value import Around, Fault, null_fault
 
 __all__ = ["check", "check_against", "defaults", "defaults_from", "load_schema"]
 

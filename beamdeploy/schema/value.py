@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from beamdeploy.documents import Document, Place, dotted
-from beamdeploy.schema_validator import Error, Schema
+from beamdeploy.schema.validator import Error, Schema
 
 
 @dataclass(frozen=True)

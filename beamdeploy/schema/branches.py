@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from beamdeploy.documents import Place, dotted
-from beamdeploy.schema_validator import Error, resolved
-from beamdeploy.schema_value import Around, Fault, choice_fault, listed, nearest, shown, type_fault
+from beamdeploy.schema.validator import Error, resolved
+from beamdeploy.schema.value import Around, Fault, choice_fault, listed, nearest, shown, type_fault
 
 
 def branch_faults(error: Error, path: Place, around: Around) -> Iterable[Fault]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from beamdeploy.documents_scalar import Fault
+from beamdeploy.documents.scalar import Fault
 from beamdeploy.errors import Problem
 
 MAX_DEPTH = 100

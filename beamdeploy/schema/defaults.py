@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from beamdeploy.schema_validator import Schema, built, load_schema, resolved
+from beamdeploy.schema.validator import Schema, built, load_schema, resolved
 
 
 def defaults(data: object, schema_name: str) -> Any:

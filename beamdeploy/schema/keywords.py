@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from beamdeploy.documents import Place, dotted
-from beamdeploy.schema_validator import Error, Schema, regex_of, repeats, resolved
-from beamdeploy.schema_value import Around, Fault, as_yaml, choice_fault, listed, nearest, shown, type_fault
+from beamdeploy.schema.validator import Error, Schema, regex_of, repeats, resolved
+from beamdeploy.schema.value import Around, Fault, as_yaml, choice_fault, listed, nearest, shown, type_fault
 
 
 def name_fault(error: Error, path: Place) -> Fault:
