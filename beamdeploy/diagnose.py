@@ -11,7 +11,7 @@ from beamdeploy.engines.log import Failure, Saying, engine_logs, exit_saying, fa
 from beamdeploy.engines.traits import traits
 from beamdeploy.errors import Problem
 from beamdeploy.remote import Result
-from beamdeploy.startup import log_lines
+from beamdeploy.startup import numbered_lines
 
 _AFTER_WEIGHTS = ("kernel tuning", "KV cache", "graph capture", "warm-up", "ready")
 _TRACEBACK = "Traceback (most recent call last):"
@@ -60,8 +60,14 @@ def explain(log_text: str, engine: str | None = None, exit_code: int | None = No
 
     `engine`: a name; None or one without a log.yaml: it is guessed. `exit_code`: None for a server that runs.
     """
-    lines = tuple(log_lines(log_text))
+    numbered = tuple(numbered_lines(log_text))
+    lines = tuple(line for _, line in numbered)
     known = engine if engine in engine_logs() else guess_engine(lines)
+    first = _first_cause(lines, known, exit_code)
+    return replace(first, line=numbered[first.line - 1][0]) if first and first.line else first
+
+
+def _first_cause(lines: Sequence[str], known: str | None, exit_code: int | None) -> Diagnosis | None:
     found = tuple(_found(lines, failures(known)))
     by_kind = {kind: [each for each in found if each.failure.kind == kind] for kind in ("root", "effect", "summary")}
     if by_kind["root"]:
@@ -195,8 +201,3 @@ def _unknown(lines: Sequence[str], found: Sequence[_Found], exit_code: int | Non
     cause = "unknown; this is the last line that looks like an error" if errors else "unknown; this is the last line"
     remedy = "No signature knows it. Show the whole log: beamdeploy logs."
     return Diagnosis("unknown", lines[at].strip(), at + 1, cause, remedy, confidence="low")
-
-
-def at(diagnosis: Diagnosis, where: str) -> Problem:
-    """The diagnosis as a problem of a place."""
-    return replace(diagnosis.problem, where=where)

@@ -86,9 +86,13 @@ def begin(engine: str, seconds: float) -> State:
 
 def log_lines(text: str) -> Iterator[str]:
     """The lines of a log without colours, docker's time stamps and empty ones; redrawn bars are a line each."""
-    for line in re.split(r"[\r\n]", text):
-        if cleaned := clean(line):
-            yield cleaned
+    yield from (line for _, line in numbered_lines(text))
+
+
+def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The same with the number, from 1, of the text's own line that each stands in."""
+    for number, whole in enumerate(text.split("\n"), start=1):
+        yield from ((number, cleaned) for part in whole.split("\r") if (cleaned := clean(part)))
 
 
 def clean(line: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from beamdeploy import errors
 from beamdeploy.endpoint import Answer, ask
 from beamdeploy.engines import engine_facts, names
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.fleet import each
+from beamdeploy.health import completion, gpus_inside
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, read_labels
 from beamdeploy.look import Question, look
@@ -23,7 +25,11 @@ from beamdeploy.run import told
 
 @dataclass(frozen=True)
 class Deployment:
-    """One of our containers. `ready`: "ready", "loading", "wrong model" or "down"; `drifted`: None without a recipe."""
+    """One of our containers. `drifted`: None without a recipe.
+
+    `ready`: "ready", "loading", "wrong model" or "down"; with a deep look also "GPUs lost" or "no completion".
+    `gpus`, `seconds`: of a deep look, what the container sees and how long a small completion took.
+    """
 
     name: str
     container: str
@@ -35,25 +41,38 @@ class Deployment:
     model: str
     ready: str
     drifted: bool | None
+    restarts: int = 0
+    gpus: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Looked:
-    """A host as it is. `notes`: what its session had to tell."""
+    """A host as it is. `notes`: what its session had to tell, and what a deep look found."""
 
     deployments: tuple[Deployment, ...]
     facts: Facts
     notes: tuple[Problem, ...]
 
 
-def status(hosts: Iterable[Host], name: str | None, digests: dict[str, str], *, accept_new: bool) -> Report:
-    """All deployments, or that of one name. `digests`: host → what the recipe would be there, for drift."""
+def status(
+    hosts: Iterable[Host], name: str | None, digests: dict[str, str], *, accept_new: bool, deep: bool = False
+) -> Report:
+    """All deployments, or that of one name. `digests`: host → what the recipe would be there, for drift.
+
+    `deep`: each running container is asked for its GPUs, and each ready server for a small completion.
+    """
     by_name = {host.name: host for host in hosts}
 
     def work(host: str) -> Looked:
         with open_session(by_name[host], accept_new=accept_new) as session:
-            facts = look(session, Question(name=name, docker=by_name[host].docker_words, need_gpus=False))
-            return Looked(deployments(session, facts, name, digests.get(host)), facts, told(session))
+            facts = look(session, Question(name=name, docker=by_name[host].docker_words, need_gpus=deep))
+            found = deployments(session, facts, name, digests.get(host))
+            if not deep:
+                return Looked(found, facts, told(session))
+            examined = [_deep(session, by_name[host], facts, each) for each in found]
+            problems = (problem for _, own in examined for problem in own)
+            return Looked(tuple(each for each, _ in examined), facts, (*told(session), *problems))
 
     results = each(by_name, work)
     reports = tuple(_report(host, results[host], name) for host in by_name)
@@ -68,6 +87,30 @@ def deployments(session: Session, facts: Facts, name: str | None, digest: str | 
         for container, deployed in ours
         if deployed is not None and name in (None, deployed.name) and not container.name.endswith(PREVIOUS)
     )
+
+
+def recipe_of(facts: Facts, deployment: Deployment) -> Mapping[str, Any]:
+    """The recipe that a deployment was made from, as its labels have it; empty where they cannot be read."""
+    labels = next(each.labels for each in facts.containers if each.id == deployment.container)
+    deployed = read_labels(labels)
+    return deployed.recipe if deployed else {}
+
+
+def _deep(session: Session, host: Host, facts: Facts, found: Deployment) -> tuple[Deployment, tuple[Problem, ...]]:
+    """A deployment with what a deep look adds, and what is wrong with it."""
+    if found.state != "running":
+        return found, ()
+    where = f"{host.name}: {found.name}"
+    inside = gpus_inside(session, host.docker_words, found.container, facts.gpus)
+    found = replace(found, gpus=inside.gpus)
+    if inside.problem:
+        return replace(found, ready="GPUs lost"), (inside.problem.at(where),)
+    if found.ready != "ready":
+        return found, ()
+    answered = completion(session, recipe_of(facts, found))
+    if answered.problem:
+        return replace(found, ready="no completion"), (answered.problem.at(where),)
+    return replace(found, seconds=answered.seconds), ()
 
 
 def _deployment(session: Session, container: Container, deployed: Deployed, digest: str | None) -> Deployment:
@@ -85,6 +128,7 @@ def _deployment(session: Session, container: Container, deployed: Deployed, dige
         model=model,
         ready=_readiness(session, container, recipe.get("engine", {}).get("name"), publish, model),
         drifted=None if digest is None else digest != deployed.digest,
+        restarts=container.restart_count,
     )
 
 
@@ -125,7 +169,10 @@ def _report(host: str, result: Looked | HostError, name: str | None) -> HostRepo
 
 def _said(each: Deployment) -> str:
     drift = {None: "", True: ", drifted", False: ", as the recipe"}[each.drifted]
-    return f"{each.name} {each.digest[7:19]} {each.state} since {each.since[:19]}, {each.ready}{drift}, {each.endpoint}"
+    deep = f", sees {each.gpus} GPUs" if each.gpus else ""
+    deep += f", completes in {each.seconds:g} s" if each.seconds is not None else ""
+    since = f"{each.name} {each.digest[7:19]} {each.state} since {each.since[:19]}"
+    return f"{since}, {each.ready}{drift}{deep}, {each.endpoint}"
 
 
 def _drift(host: str, found: tuple[Deployment, ...]) -> tuple[Problem, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -170,3 +172,15 @@ def test_a_docker_command_that_is_not_known_is_shown_as_it_ended() -> None:
     assert docker_failure(Result(run, 127, "", "sh: docker: not found"), "a") == not_on_path("a")
     assert docker_failure(Result(run, None, "", "half"), "a").what == "docker run ended abnormally: half"
     assert docker_failure(Result(run, 9, "", "odd"), "a").what == "docker run failed with exit code 9: odd"
+
+
+def test_the_document_lists_the_signatures_as_they_are() -> None:
+    script = Path(__file__).parents[1] / "scripts" / "doctor.py"
+    done = subprocess.run((sys.executable, str(script), "--check"), check=False)
+    assert done.returncode == 0, "run: python scripts/doctor.py"
+
+
+def test_the_line_number_is_that_of_the_file_whatever_is_redrawn_or_empty() -> None:
+    text = "\n\nbar 1\rbar 2\rbar 3\n\nValueError: No available memory for the cache blocks.\n"
+    found = explain(text, "vllm", 1)
+    assert found is not None and found.line == 5

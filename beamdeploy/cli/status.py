@@ -11,6 +11,7 @@ from beamdeploy.cli import complete, options
 @click.argument("target", metavar="[RECIPE|NAME]", required=False, shell_complete=complete.recipe_files)
 @options.hosts
 @options.overrides
+@click.option("--deep", is_flag=True, help="Also ask each container for its GPUs, and each server for a completion.")
 @options.output
 def status(
     target: str | None,
@@ -20,11 +21,14 @@ def status(
     gpus: tuple[int, ...] | None,
     accept_new: bool,
     overrides: tuple[tuple[str, str], ...],
+    deep: bool,
     output: str,
 ) -> int:
     """Say what beamdeploy runs on each host, since when, and whether it is ready.
 
     With a RECIPE it also says whether what runs is what the recipe says. Ends with 6 when something is not ready.
+    A front can answer while the engine hangs or has lost its GPUs: --deep sees it, and starts a process in the
+    container for it.
     """
     from beamdeploy import status as look
     from beamdeploy.cli.targets import deployment_name, is_recipe, load_hosts, load_wanted
@@ -36,4 +40,5 @@ def status(
     if target is not None and is_recipe(target):
         wanted, lock = load_wanted(target, overrides)
         digests = {spec.host.name: spec.digest for spec in specs_of(wanted, hosts, lock, None)}
-    return show(look.status(hosts, deployment_name(target), digests, accept_new=accept_new), output)
+    name = deployment_name(target)
+    return show(look.status(hosts, name, digests, accept_new=accept_new, deep=deep), output)

@@ -1,0 +1,52 @@
+"""`beamdeploy doctor`"""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import click
+
+from beamdeploy.cli import complete, options
+
+
+@click.command()
+@click.argument("target", metavar="[RECIPE|NAME]", required=False, shell_complete=complete.recipe_files)
+@click.option("--log", type=click.File("rb"), metavar="FILE", help="Explain this log (- is stdin) and ask no host.")
+@click.option("--engine", metavar="NAME", help="With --log: whose log it is.  [default: told by its lines]")
+@options.hosts
+@options.overrides
+@options.output
+def doctor(
+    target: str | None,
+    log: BinaryIO | None,
+    engine: str | None,
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    accept_new: bool,
+    overrides: tuple[tuple[str, str], ...],
+    output: str,
+) -> int:
+    """Say why a deployment does not serve: the first cause, the line that shows it, and what to change.
+
+    On hosts it looks at docker, GPUs, containers and logs, asks each running server for a small completion, and
+    whether its container still sees the GPUs. With a RECIPE also at what stands in its way. Ends with 0 when nothing
+    is found, 1 when something failed, 6 when a server is not ready.
+    """
+    from beamdeploy import doctor as examination
+    from beamdeploy.cli.targets import deployment_name, is_recipe, load_hosts, load_wanted
+    from beamdeploy.deploy import specs_of
+    from beamdeploy.report import show
+
+    if log is not None:
+        text = log.read().decode(errors="replace")
+        return show(
+            examination.doctor_log(text, engine, None if log.name in ("-", "<stdin>") else str(log.name)), output
+        )
+    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    specs = {}
+    if target is not None and is_recipe(target):
+        wanted, lock = load_wanted(target, overrides)
+        specs = {spec.host.name: spec for spec in specs_of(wanted, hosts, lock, None)}
+    return show(examination.doctor(hosts, deployment_name(target), specs, accept_new=accept_new), output)
