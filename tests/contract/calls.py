@@ -1,6 +1,7 @@
 """Every docker call that beamdeploy makes, as data: stories that are told to the emulation and to the real Docker.
 
-Words hold {image}, {digest} (repository@digest), {weights} and {id}, the last whole id that was printed.
+Words hold {image}, {digest} (repository@digest), {weights}, {env_file} and {id}, the last whole
+id that was printed.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
         call("inspect --format", "{{.State.Status}} {{.State.ExitCode}}", "bd-talk", until="exited"),
         call("logs --tail 1 bd-talk"),
         call("logs --tail 1 --follow bd-talk"),
+        call("logs --since 2020-01-01T00:00:00.123456789Z bd-talk"),
+        call("logs --since 2030-01-01T00:00:00Z bd-talk"),
         call("rm bd-talk"),
     ),
     "absent": (
@@ -188,6 +191,11 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
         call("stop -t 1 bd-deaf"),
         call("inspect --format", "{{.State.Status}} {{.State.ExitCode}}", "bd-deaf"),
         call("rm bd-deaf"),
+    ),
+    "secrets": (
+        call("pull {image}", compare="exit"),
+        call("run --rm --env-file {env_file} --entrypoint sh {image} -c", "echo $TOKEN"),
+        call("run --detach --env-file /nosuch --entrypoint sh {image}"),
     ),
     "in the image": (
         call("pull {image}", compare="exit"),

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -31,10 +32,14 @@ UNLIKE = (
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_the_emulation_answers_as_the_real_docker(story: str, emulated: Emulation, real: Engine) -> None:
+def test_the_emulation_answers_as_the_real_docker(
+    story: str, emulated: Emulation, real: Engine, tmp_path: Path
+) -> None:
     ours = emulated(real.repository)
-    _stage(ours)
-    told = [list(_tell(STORIES[story], engine)) for engine in (ours, real)]
+    checkpoint.write(Path(ours.weights))
+    env_file = tmp_path / "env"
+    env_file.write_text("TOKEN=a b\n", encoding="utf-8")
+    told = [list(_tell(STORIES[story], engine, str(env_file))) for engine in (ours, real)]
     for entry, own, other in zip(STORIES[story], *told, strict=True):
         assert (entry.words, _plain(entry, own, ours)) == (entry.words, _plain(entry, other, real))
 
@@ -48,18 +53,12 @@ def test_every_docker_call_of_the_package_is_in_the_suite() -> None:
     )
 
 
-def _stage(engine: Engine) -> None:
-    from pathlib import Path
-
-    checkpoint.write(Path(engine.weights))
-
-
-def _tell(story: Sequence[Call], engine: Engine) -> Iterator[Answer]:
+def _tell(story: Sequence[Call], engine: Engine, env_file: str) -> Iterator[Answer]:
     identifier = ""
     digest = ""
     for entry in story:
         values = {"image": f"{engine.repository}:{TAG}", "repository": engine.repository, "weights": engine.weights}
-        values |= {"id": identifier, "digest": f"{engine.repository}@{digest}"}
+        values |= {"env_file": env_file, "id": identifier, "digest": f"{engine.repository}@{digest}"}
         answer = _ask(engine, tuple(_filled(word, values) for word in entry.words), entry.until)
         if found := re.search(r"^[0-9a-f]{64}$", answer.out, re.MULTILINE):
             identifier = found[0]

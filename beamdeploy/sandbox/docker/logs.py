@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
+from calendar import timegm
 from collections.abc import Iterator
 from typing import Any
 
 from beamdeploy.sandbox import place
 from beamdeploy.sandbox.docker import store
+from beamdeploy.sandbox.docker.failure import daemon
 from beamdeploy.sandbox.docker.words import Asked
 
 PAUSE = 0.05
@@ -26,14 +29,30 @@ def logs(folder: str, asked: Asked) -> int:
         int(tail) if tail.isdigit() else None,
         follow=asked.on("follow"),
         times=asked.on("timestamps"),
+        since=moment(asked.last("since") or "0"),
     )
     return 0
 
 
-def show(folder: str, identifier: str, tail: int | None, *, follow: bool, times: bool = False) -> None:
+def moment(text: str) -> float:
+    """Seconds since the epoch of a time as `--since` takes it: a date, seconds, or how long ago. Failure: it is none."""
+    if match := re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?Z?", text):
+        return timegm(time.strptime(match[1], "%Y-%m-%dT%H:%M:%S")) + float(match[2] or 0)
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if re.fullmatch(r"(\d+[hms])+", text):
+        units = {"h": 3600, "m": 60, "s": 1}
+        return time.time() - sum(int(number) * units[unit] for number, unit in re.findall(r"(\d+)([hms])", text))
+    raise daemon(f'invalid value for "since": failed to parse value as time or duration: "{text}"')
+
+
+def show(
+    folder: str, identifier: str, tail: int | None, *, follow: bool, times: bool = False, since: float = 0
+) -> None:
     """Print the last lines, or all; then go on until the container has ended, or print no more."""
     path = os.path.join(store.home(folder, identifier), store.LOG)
     lines, end = _read(path, 0)
+    lines = [entry for entry in lines if since == 0 or moment(entry["time"]) >= since]
     for entry in lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]:
         _print(entry, times=times)
     while follow:
