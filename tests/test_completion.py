@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,11 +29,20 @@ def environment(**more: str) -> dict[str, str]:
     return {**{k: v for k, v in os.environ.items() if k != "BEAMDEPLOY_INVENTORY"}, "PATH": path, **more}
 
 
-def completed(*words: str) -> list[str]:
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with one recipe and one inventory."""
+    for name in (RECIPE, "inventories/example.yaml"):
+        (tmp_path / name).parent.mkdir()
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def completed(folder: Path, *words: str) -> list[str]:
     """What bash offers for the last word."""
     script = BASH.format(words=shlex.join(("beamdeploy", *words)))
     done = subprocess.run(
-        ("bash", "--norc", "-c", script), capture_output=True, text=True, cwd=ROOT, env=environment(), check=False
+        ("bash", "--norc", "-c", script), capture_output=True, text=True, cwd=folder, env=environment(), check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
@@ -56,8 +66,8 @@ def completed(*words: str) -> list[str]:
         (("schema", "re"), ["recipe", "report"]),
     ],
 )
-def test_bash_completes(words: tuple[str, ...], expected: list[str]) -> None:
-    assert completed(*words) == expected
+def test_bash_completes(project: Path, words: tuple[str, ...], expected: list[str]) -> None:
+    assert completed(project, *words) == expected
 
 
 @pytest.mark.parametrize(("shell", "function"), [("bash", "complete "), ("zsh", "compdef "), ("fish", "complete ")])
