@@ -162,12 +162,14 @@ def _is_ready(session: Session, spec: Spec) -> bool:
 
 def _check_alive(session: Session, spec: Spec, container: str, found: Running) -> None:
     if found.restarts >= _RESTARTS_OF_A_LOOP:
-        what = f"the server restarts again and again ({found.restarts} times, exit code {found.exit_code})"
+        # the run of now may have said nothing yet, and has no exit code
+        code = f", exit code {found.exit_code}" if found.exit_code else ""
+        what, since = f"the server restarts again and again ({found.restarts} times{code})", "0"
     elif found.ended:
-        what = f"the server ended with exit code {found.exit_code}"
+        what, since = f"the server ended with exit code {found.exit_code}", found.since
     else:
         return
-    text = log_text(session, spec.host.docker_words, container, found.since).rstrip()
+    text = log_text(session, spec.host.docker_words, container, since).rstrip()
     problem = ended_problem(text, spec.engine.name, found)
     tail = "\n".join(text.splitlines()[-TAIL:])
     cause = f"{what}: {problem.what}. Its last lines:\n{tail}"

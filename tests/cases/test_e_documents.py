@@ -166,7 +166,7 @@ def test_e06_no_none_reaches_the_words(tmp_path: Path) -> None:
     needed = {key: recipe[key] for key in ("apiVersion", "name", "hardware", "image", "model")}
     least = {
         **needed,
-        "engine": {"name": "tokenspeed", "tensor_parallel": 4},
+        "engine": {"name": "tokenspeed", "catalog": "beam", "tensor_parallel": 4},
         "container": {"publish": "127.0.0.1:8000"},
     }
     words = rendered(yaml.safe_dump(least), tmp_path).host("-")["words"]
@@ -192,13 +192,13 @@ def test_e09_every_malformed_file_of_one_command_line_is_told_with_its_place_and
     ran = beamdeploy("validate", *names.values(), "-o", "json")
     found = faults(ran)
     for name, (line, col, hint) in HINTS.items():
-        [problem] = [each for each in found if each["file"] == names[name]]
+        # what could be read of a file is checked further: YAML's own faults are those below BD030
+        [problem] = [each for each in found if each["file"] == names[name] and each["rule"] < "BD030"]
         assert (problem["line"], problem["col"]) == (line, col), problem
         assert hint in f"{problem['what']} {problem['remedy']}", problem
-    assert len(found) == len(HINTS)
     shown = beamdeploy("validate", *names.values())
     assert shown.exit == 2
-    assert all(f"{names[name]}:{line}:{col}: error" in shown.err for name, (line, col, _) in HINTS.items())
+    assert all(f"{names[name]}:{line}:{col}: error" in shown.out for name, (line, col, _) in HINTS.items())
 
 
 HOSTILE = table("E11")
