@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -116,3 +118,20 @@ def test_a_pasted_log_is_explained_without_a_host(tmp_path: Path) -> None:
     assert (healthy.exit, healthy.report["engine"], healthy.report["diagnosis"]) == (0, "vllm", None)
     assert json.loads(healthy.out)["kind"] == "DoctorReport"
     assert beamdeploy("doctor", "--log", str(tmp_path / "absent")).exit == 2
+
+
+def test_a_container_that_dies_while_it_loads_is_noticed_at_once(job: Job, clean_host: LabHost) -> None:
+    job.write(fault("", STANDIN_LOAD_SECONDS="300"))
+    for _ in range(2):
+        words = ("apply", job.recipe, "-i", job.inventory, "-o", "json")
+        run = subprocess.Popen((sys.executable, "-m", "beamdeploy", *words), stdout=subprocess.PIPE, text=True)
+        while not clean_host.docker("ps", "--quiet", "--filter", "name=^/beam$").strip():
+            time.sleep(0.1)
+        time.sleep(3)
+        clean_host.docker("kill", "beam")
+        killed = time.monotonic()
+        out, _ = run.communicate(timeout=30)
+        # three seconds to notice, and two for the log, the reason and the report on a busy machine
+        assert time.monotonic() - killed < 5
+        assert run.returncode == 1 and "killed (SIGKILL)" in json.loads(out)["problems"][0]["what"]
+        job.run("destroy", "-y")
