@@ -35,7 +35,7 @@ def logs(folder: str, asked: Asked) -> int:
 
 
 def moment(text: str) -> float:
-    """Seconds since the epoch of what `--since` takes: a date, seconds, or how long ago. Failure: it is none of these."""
+    """Seconds since the epoch: a date, seconds, or how long ago, as `--since` takes them. Failure: none of these."""
     if match := re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?Z?", text):
         return timegm(time.strptime(match[1], "%Y-%m-%dT%H:%M:%S")) + float(match[2] or 0)
     if re.fullmatch(r"\d+(\.\d+)?", text):
