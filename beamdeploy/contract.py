@@ -13,7 +13,7 @@ from beamdeploy.outcome import HostReport, Report
 from beamdeploy.recipe import Recipe
 from beamdeploy.remote import open_session
 from beamdeploy.run import SayHost, told
-from beamdeploy.served import served_by, served_there
+from beamdeploy.served import served
 from beamdeploy.smoke import Outcome, failures, smoke, summary
 
 Asked = tuple[tuple[Outcome, ...], tuple[Problem, ...]]
@@ -29,8 +29,8 @@ def ask_all(
     def work(host: str) -> Asked:
         say(host, "connect", by_name[host].address or "")
         with open_session(by_name[host], accept_new=accept_new) as session:
-            served = served_there(session, target) if isinstance(target, str) else served_by(target)
-            outcomes = smoke(served.way(session), served, names, lambda phase, detail: say(host, phase, detail))
+            asked = served(session, target)
+            outcomes = smoke(asked.way(session), asked, names, lambda phase, detail: say(host, phase, detail))
             return outcomes, told(session)
 
     results = each(by_name, work)

@@ -50,6 +50,11 @@ def served_by(recipe: Recipe) -> Served:
     return Served(recipe, engine_facts(recipe.engine.name))
 
 
+def served(session: Session, target: Recipe | str) -> Served:
+    """What a recipe says, or what the deployment of a name serves. HostError: see `served_there`."""
+    return served_there(session, target) if isinstance(target, str) else served_by(target)
+
+
 def served_there(session: Session, name: str) -> Served:
     """What the deployment of this name serves, by its label. HostError: there is none, or its label cannot be read."""
     docker = session.host.docker_words

@@ -27,12 +27,18 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Say why a deployment does not serve, or explain a log."),
         "smoke": ("smoke", "Ask a server all that a client will, and judge its answers."),
     },
+    "Use": {
+        "tunnel": ("tunnel", "Open a server's endpoint as a port of this machine."),
+        "chat": ("chat", "Talk to the model, in this terminal."),
+        "client": ("client", "Print client settings: environment, curl, Python, OpenAI SDK."),
+    },
     "Try": {
         "sandbox": ("sandbox", "An emulated GPU server on this machine, for -i sandbox."),
     },
     "Image and weights": {
         "lock": ("lock", "Write down digests and checksums of what a recipe names."),
         "verify": ("verify", "Say whether the weights on each host are whole and the right ones."),
+        "stage": ("stage", "Bring the weights onto the hosts, verified, moving only what lacks."),
     },
 }
 """Section → command → (module of beamdeploy.cli, one line of help). The function is named as the command,

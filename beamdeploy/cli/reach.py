@@ -1,0 +1,27 @@
+"""What tunnel, chat and bench need of their words: one host, and a recipe or a deployment's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from beamdeploy.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from beamdeploy.inventory import Host
+    from beamdeploy.recipe import Recipe
+
+
+def one(hosts: tuple[Host, ...]) -> Host:
+    """The one host. InputError: there are several."""
+    if len(hosts) == 1:
+        return hosts[0]
+    names = ", ".join(host.name for host in hosts[:5]) + (", …" if len(hosts) > 5 else "")
+    raise InputError([Problem(f"the inventory names {len(hosts)} hosts: {names}", "Name one of them with -l.")])
+
+
+def wanted(target: str, overrides: Iterable[tuple[str, str]]) -> Recipe | str:
+    """The recipe in a file, or the name of a deployment."""
+    from beamdeploy.cli.targets import is_recipe, load_wanted
+
+    return load_wanted(target, overrides)[0] if is_recipe(target) else target

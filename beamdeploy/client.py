@@ -1,0 +1,98 @@
+"""Ready-made client settings for what a recipe serves, with the recipe's sampling and template options."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from pprint import pformat
+
+from beamdeploy.served import Served
+
+_OF_THE_SDK = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
+"""What the OpenAI SDK takes as arguments; all else goes into extra_body."""
+_HELLO = "Say hello in one short sentence."
+
+
+def base_url(served: Served) -> str:
+    """Where a tunnel puts it, unless that port is taken."""
+    return f"http://127.0.0.1:{served.recipe.container.port}/v1"
+
+
+def settings(served: Served, form: str, url: str) -> str:
+    """The settings in one of FORMS."""
+    return FORMS[form](served, url)
+
+
+def as_env(served: Served, url: str) -> str:
+    """Variables that the OpenAI SDKs and many tools read. The key is needed by them and read by nobody."""
+    values = {
+        "OPENAI_BASE_URL": url,
+        "OPENAI_API_KEY": "EMPTY",
+        "OPENAI_MODEL": served.model,
+        "OPENAI_EXTRA_BODY": json.dumps(served.request, separators=(",", ":")),
+    }
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in values.items())
+
+
+def as_curl(served: Served, url: str) -> str:
+    """One command."""
+    body = {"model": served.model, "messages": [{"role": "user", "content": _HELLO}], **served.request}
+    words = ("curl", "--silent", f"{url}/chat/completions", "--header", "Content-Type: application/json")
+    return shlex.join((*words, "--data", json.dumps(body)))
+
+
+def as_python(served: Served, url: str) -> str:
+    """Python without any package."""
+    body = {"model": served.model, "messages": [{"role": "user", "content": _HELLO}], **served.request}
+    return f"""import json
+import urllib.request
+
+body = {_literal(body)}
+request = urllib.request.Request(
+    {url + "/chat/completions"!r}, json.dumps(body).encode(), {{"Content-Type": "application/json"}}
+)
+with urllib.request.urlopen(request) as response:
+    message = json.load(response)["choices"][0]["message"]
+print(message["content"])"""
+
+
+def as_openai(served: Served, url: str) -> str:
+    """Python with the `openai` package: a first turn, and how a second one carries the reasoning back."""
+    arguments = {key: value for key, value in served.request.items() if key in _OF_THE_SDK}
+    extra = {key: value for key, value in served.request.items() if key not in _OF_THE_SDK}
+    options = {**arguments, **({"extra_body": extra} if extra else {})}
+    return f"""from openai import OpenAI
+
+client = OpenAI(base_url={url!r}, api_key="EMPTY")
+options = {_literal(options)}
+messages = [{{"role": "user", "content": {_HELLO!r}}}]
+answer = client.chat.completions.create(model={served.model!r}, messages=messages, **options)
+message = answer.choices[0].message
+print(message.content){_carried(served)}"""
+
+
+def _carried(served: Served) -> str:
+    if not served.recipe.parsers.reasoning:
+        return ""
+    field = served.engine.reasoning_field
+    return f"""
+
+# the next turn carries the reasoning of this one: without it the model answers worse, or refuses
+reasoning = getattr(message, {field!r}, None)
+messages.append({{"role": "assistant", "content": message.content, {field!r}: reasoning}})
+messages.append({{"role": "user", "content": "Say it in French."}})
+answer = client.chat.completions.create(model={served.model!r}, messages=messages, **options)
+print(answer.choices[0].message.content)"""
+
+
+def _literal(value: Mapping[str, object]) -> str:
+    return pformat(dict(value), width=100, sort_dicts=False)
+
+
+FORMS: Mapping[str, Callable[[Served, str], str]] = {
+    "env": as_env,
+    "curl": as_curl,
+    "python": as_python,
+    "openai": as_openai,
+}
