@@ -206,7 +206,7 @@ LARGE: Mapping[str, Callable[[], str]] = {
     "comments": lambda: RECIPE + "# x\n" * 2_500_000,
     "ignores": lambda: RECIPE + "# beamdeploy: ignore BD301\n" * 300_000,
     "ids": lambda: "name: beam # beamdeploy: ignore " + "BD301, " * 100_000 + "\n",
-    "hosts": lambda: "all:\n  hosts:\n" + "".join(f"    h{n}:\n" for n in range(50_000)),
+    "hosts": lambda: "all:\n  hosts:\n" + "".join(f"    h{n}:\n" for n in range(20_000)),
     "range": lambda: "all: {hosts: {'a[0:99999999]': }}\n",
     "blank": lambda: "\n" * 10_000_000,
     "blanks": lambda: "a:\n" + " \n" * 3_000_000 + "x",
