@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from beamdeploy import secrets as secret_files
 from beamdeploy.diagnose import docker_failure
-from beamdeploy.errors import FAILED, HostError, Problem
+from beamdeploy.errors import FAILED, UNREACHABLE, HostError, Problem
 from beamdeploy.hooks import run_hook
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST, read_labels
@@ -223,6 +223,8 @@ def is_there(session: Session, host: Host, *filters: str) -> str | None:
 
 def _after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error: HostError, say: Say) -> HostError:
     """Bring the old server back if it was taken down; say what the state of the host is now."""
+    if error.exit == UNREACHABLE:
+        return _with(error, "What was begun may go on there: beamdeploy status says what runs, apply completes it.")
     if plan.fallback is None:
         return _with(error, _left_as_it_is(done))
     if not _touched(plan, done, session, spec):

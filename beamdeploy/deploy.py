@@ -28,6 +28,11 @@ from beamdeploy.run import Run, SayHost, now, started_by, told
 
 Confirm = Callable[[tuple[HostReport, ...]], bool]
 
+_PAUSES = (2.0, 5.0, 15.0)
+"""Seconds between attempts to reach a host again that went away during a pull."""
+_LOCK_OUTLIVES = 40.0
+"""Seconds: a lock ends 30 s after the last heartbeat of a connection that just vanished."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -195,7 +200,15 @@ def _act_in_waves(
 
 def _act_on_all(wave: Mapping[str, Planned], options: Options, run: Run) -> dict[str, HostReport]:
     def work(name: str) -> Acted:
-        return _carry_out(wave[name], options, run.sayer(name))
+        say = run.sayer(name)
+        try:
+            return _carry_out(wave[name], options, say)
+        except HostError as error:
+            if error.exit != errors.UNREACHABLE or run.phases.get(name) != "pull":
+                raise
+            say("connect", "again: the connection was lost during the pull")
+            patient = replace(options, lock_wait=options.lock_wait + _LOCK_OUTLIVES)
+            return _carry_out(_looked_again(wave[name], options, run), patient, say)
 
     try:
         results = each(wave, work)
@@ -214,6 +227,27 @@ def _carry_out(planned: Planned, options: Options, say: Callable[[str, str], Non
         say("look", "again, under the lock")
         _check_unmoved(planned, plan_apply(spec, _facts(session, spec, planned.secrets)))
         return _recorded(planned, options, say)
+
+
+def _looked_again(planned: Planned, options: Options, run: Run) -> Planned:
+    """The same over a new connection; nothing was stopped yet. HostError: the host stays away, or has changed."""
+    for pause in _PAUSES:
+        try:
+            again = _looked(planned.spec, options, run)
+            break
+        except HostError as error:
+            if error.exit != errors.UNREACHABLE:
+                raise
+            time.sleep(pause)
+    else:
+        again = _looked(planned.spec, options, run)
+    _check_unmoved(replace(planned, plan=_pulled(planned.plan)), _pulled(again.plan))
+    return again
+
+
+def _pulled(plan: Plan) -> Plan:
+    """The plan as it is when the image has arrived."""
+    return replace(plan, steps=tuple(step for step in plan.steps if step.kind != "pull"))
 
 
 def _check_unmoved(planned: Planned, again: Plan) -> None:
