@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -303,6 +304,8 @@ def main() -> None:
     parser.add_argument("--without-ansible", action="store_true", help="beside the shell script only")
     parser.add_argument("--ansible", type=Path, metavar="DIR", help="keep the installed Ansible here for the next time")
     asked = parser.parse_args()
+    # a `timeout` or a closed terminal ends what was started as well
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     benchmark(asked.runs, quick=asked.quick, with_ansible=not asked.without_ansible, kept=asked.ansible)
 
 

@@ -30,7 +30,7 @@ def seconds(words: Sequence[str]) -> float:
 def compare(option: str) -> tuple[float, float]:
     """Median seconds of the bare program and of ours, of runs that take turns: noise meets both alike."""
     bare = (sys.executable, "-c", BARE, option)
-    ours = (sys.executable, "-c", "from beamdeploy.cli import main; main()", option)
+    ours = (sys.executable, "-c", "from beamdeploy.cli import run; run()", option)
     pairs = [(seconds(bare), seconds(ours)) for _ in range(ROUNDS)]
     return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
 
