@@ -31,6 +31,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "tunnel": ("tunnel", "Open a server's endpoint as a port of this machine."),
         "chat": ("chat", "Talk to the model, in this terminal."),
         "client": ("client", "Print client settings: environment, curl, Python, OpenAI SDK."),
+        "bench": ("bench", "Measure latency and throughput, and compare with an earlier run."),
     },
     "Try": {
         "sandbox": ("sandbox", "An emulated GPU server on this machine, for -i sandbox."),

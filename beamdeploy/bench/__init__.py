@@ -1,0 +1,91 @@
+"""Latency and throughput of a server, level by level of concurrency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from beamdeploy.bench.figures import Level, accepted_share, as_data, changes, level
+from beamdeploy.bench.load import SILENCE, Run, Size, calibrated, request_of, run
+from beamdeploy.engines.metrics import accepted_and_drafted, metrics_of
+from beamdeploy.errors import DONE, NOT_READY, Problem
+from beamdeploy.exchange import Carry, Request
+from beamdeploy.outcome import HostReport, Report
+from beamdeploy.run import SayHost
+from beamdeploy.served import Served
+
+_STEPS = 8
+"""A level is told of so many times."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is measured: `requests` at each level, at least one for each of its users."""
+
+    levels: tuple[int, ...]
+    requests: int
+    size: Size
+
+
+def bench(
+    carry: Carry, served: Served, host: str, wanted: Wanted, before: Sequence[dict[str, Any]] | None, say: SayHost
+) -> Report:
+    """Measure every level. HostError: the server does not answer at all, or the session is lost."""
+    say(host, "calibrate", f"how many words make {wanted.size.input} tokens")
+    words = calibrated(carry, served, wanted.size.input)
+    levels: list[Level] = []
+    problems: list[Problem] = []
+    for concurrency in wanted.levels:
+        counted = _counters(carry, served)
+        ended = _run(carry, served, host, wanted, words, concurrency, say)
+        levels.append(level(ended, accepted_share(counted, _counters(carry, served))))
+        problems += _problems(ended, host)
+    return _report(host, levels, wanted, before, tuple(problems))
+
+
+def _run(carry: Carry, served: Served, host: str, wanted: Wanted, words: int, concurrency: int, say: SayHost) -> Run:
+    total = max(wanted.requests, concurrency)
+    # the number makes the prompt: no two requests of a run are alike
+    requests = tuple(
+        request_of(served, words, wanted.size.output, concurrency * 1_000_000 + number) for number in range(total)
+    )
+
+    def done(count: int) -> None:
+        if count == total or count * _STEPS // total > (count - 1) * _STEPS // total:
+            say(host, f"{concurrency} at a time", f"{count}/{total}")
+
+    return run(carry, requests, concurrency, done)
+
+
+def _counters(carry: Carry, served: Served) -> tuple[float, float] | None:
+    """The drafter's counters now; None: there is no drafter, or the engine does not show them."""
+    metrics = metrics_of(served.engine.name)
+    if metrics is None or served.recipe.speculative is None:
+        return None
+    page = carry(Request(metrics.path), SILENCE, None)
+    return accepted_and_drafted(metrics, page.body) if page.status == 200 else None
+
+
+def _problems(ended: Run, host: str) -> Iterator[Problem]:
+    errors = [each.error for each in ended.samples if each.error]
+    if errors:
+        what = f"{len(errors)} of {len(ended.samples)} requests failed at {ended.concurrency} at a time: {errors[0]}"
+        yield Problem(what, "beamdeploy smoke and logs say more.", host)
+
+
+def _report(
+    host: str,
+    levels: Sequence[Level],
+    wanted: Wanted,
+    before: Sequence[dict[str, Any]] | None,
+    problems: tuple[Problem, ...],
+) -> Report:
+    data = as_data(levels)
+    compared = [{**asdict(each), "ratio": round(each.ratio, 4)} for each in changes(data, before or ())]
+    exit_code = NOT_READY if problems else DONE
+    best = max((each.tokens_per_second for each in levels), default=0.0)
+    summary = f"at most {best:.1f} tokens a second with about {wanted.size.input} in, {wanted.size.output} out"
+    details = {"levels": data, "size": asdict(wanted.size), **({} if before is None else {"against": compared})}
+    outcome = "ok" if not problems else "not right"
+    return Report("Bench", exit_code, (HostReport(host, outcome, exit_code, summary, details, problems),))
