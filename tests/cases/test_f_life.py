@@ -20,9 +20,9 @@ def now(host: LabHost) -> str:
 
 
 def events(host: LabHost, since: str) -> list[str]:
-    """What docker did since then, one word a line ("container stop"); execs and looks are no deeds."""
+    """What docker did since then ("container stop"). Execs are no deeds; networks follow late, and with containers."""
     told = host.docker("events", "--since", since, "--until", now(host), "--format", "{{.Type}} {{.Action}}")
-    return [line for line in told.splitlines() if "exec_" not in line]
+    return [line for line in told.splitlines() if "exec_" not in line and line.split()[0] != "network"]
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
