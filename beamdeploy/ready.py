@@ -22,7 +22,6 @@ Say = Callable[[str, str], None]
 """Progress: (phase, detail)."""
 
 TAIL = 40
-COMPLETION_TIMEOUT = 120.0
 _PAUSE = 0.5
 _EAGER = 30
 """Seconds in which a server is asked every second; later every second one."""
@@ -61,7 +60,7 @@ def settle(session: Session, spec: Spec, container: str, say: Say) -> Proof:
 def complete(session: Session, spec: Spec) -> Proof:
     """One chat completion with the recipe's `request` values. HostError (NOT_READY): no text came back in time."""
     started = time.monotonic()
-    answer = _ask(session, spec, "/v1/chat/completions", chat_request(spec), COMPLETION_TIMEOUT)
+    answer = _ask(session, spec, "/v1/chat/completions", chat_request(spec), spec.recipe.smoke.timeout)
     message, reason = _message(answer)
     if not message:
         said = answer.reason or f"HTTP {answer.status}: {answer.body[:300]}"
@@ -125,9 +124,9 @@ def _wait_until_ready(session: Session, spec: Spec, container: str, say: Say) ->
             if _is_ready(session, spec):
                 raise _Answered
             watch.follow(session, docker, container, spec.gpus, moment, timeout=spec.recipe.ready.timeout + 60)
+            moment(watch.state, True)
         except _Answered:
             return watch.state.decided if watch.state.last else None
-        moment(watch.state, True)
         time.sleep(_PAUSE)  # its log ended and it may live: it restarts, or its log driver cannot be read
 
 
