@@ -42,6 +42,7 @@ ORDER = (
     ("contract", "tunnel", "chat", "client", "bench"),
     ("report",),
     ("sandbox",),
+    ("trial",),
     ("cli",),
     ("__main__",),
 )

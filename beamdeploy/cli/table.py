@@ -35,6 +35,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Try": {
         "sandbox": ("sandbox", "An emulated GPU server on this machine, for -i sandbox."),
+        "test": ("test", "Test recipes end to end on emulated servers: apply, again, smoke, destroy."),
     },
     "Image and weights": {
         "lock": ("lock", "Write down digests and checksums of what a recipe names."),
