@@ -1,0 +1,225 @@
+# The parts of staging that a host does; POSIX sh and utilities. $1 says which. Progress lines are "@@P bytes".
+# A folder is filled as .NAME.unfinished beside its place, with a marker in it, and gets its name when it is verified.
+
+absolute() { # state folder
+  case $1 in
+    /*) printf %s "$1" ;;
+    *) printf %s "${HOME:-/nowhere}/$1" ;;
+  esac
+}
+
+size() { # folder
+  du -sb "$1" 2>/dev/null || du -sk "$1" | awk '{ print $1 * 1024 }'
+}
+
+# Run words and say once a second how much there is. What sleeps holds no pipe, so that nobody waits for it.
+watched() { # folder words...
+  (
+    # a signal that comes while the subshell starts is lost, so it also ends with its parent
+    while sleep 1 >/dev/null 2>&1 && kill -0 $$; do
+      at=$(size "$1" 2>/dev/null)
+      printf '@@P %s\n' "${at%%[!0-9]*}"
+    done
+  ) &
+  ticker=$!
+  shift
+  "$@"
+  status=$?
+  kill "$ticker"
+  return "$status"
+}
+
+begin() { # final unfinished marker names...: what is right already is linked, and takes no room
+  final=$1 unfinished=$2
+  mkdir -p "$unfinished" && printf '%s\n' "$3" >"$unfinished/.beamdeploy-unfinished" || exit 1
+  shift 3
+  for name in "$@"; do
+    [ ! -e "$unfinished/$name" ] || continue
+    mkdir -p "$(dirname -- "$unfinished/$name")"
+    ln -L -- "$final/$name" "$unfinished/$name" 2>/dev/null || cp -pL -- "$final/$name" "$unfinished/$name" || exit 1
+  done
+}
+
+drop() { # unfinished names...: what is wrong
+  cd "$1" || exit 1
+  shift
+  rm -f -- "$@"
+}
+
+# The folder gets its name. What stood there is kept aside. What is known of its hashes goes with it.
+finish() { # state final unfinished
+  state=$(absolute "$1")
+  final=$2 unfinished=$3
+  sync -f "$unfinished" 2>/dev/null || sync
+  if [ -e "$final" ] || [ -L "$final" ]; then
+    aside=$(dirname -- "$final")/.${final##*/}.replaced-$(date +%Y%m%d%H%M%S)
+    mv -- "$final" "$aside" && echo "@@A $aside" || exit 1
+  fi
+  mv -- "$unfinished" "$final" || exit 1
+  rm -f -- "$final/.beamdeploy-unfinished"
+  if [ -w "$state/hashes" ]; then
+    from=$(cd -P "$(dirname -- "$final")" && pwd)/${unfinished##*/}/ to=$(cd -P "$final" && pwd)/ awk '{
+      at = index($0, " " ENVIRON["from"])
+      if (at) print substr($0, 1, at) ENVIRON["to"] substr($0, at + 1 + length(ENVIRON["from"]))
+      else print
+    }' "$state/hashes" >"$state/hashes.$$" && mv "$state/hashes.$$" "$state/hashes"
+  fi
+}
+
+key() { # state: a key of this host for one staging; only its public half is told
+  umask 077
+  at=$(absolute "$1")/stage
+  mkdir -p "$at" && rm -f "$at/key" "$at/key.pub" &&
+    ssh-keygen -q -t ed25519 -N '' -C beamdeploy-stage -f "$at/key" >&2 && cat "$at/key.pub"
+}
+
+# A server of our own on a free port, for one key and one command, that ends with the connection which holds this. No
+# account's authorized_keys is touched.
+send() { # state folder public-key
+  umask 077
+  at=$(absolute "$1")/send.$$
+  sshd=$(command -v sshd || echo /usr/sbin/sshd)
+  command -v rsync >/dev/null || { echo "error rsync is not installed on the source"; exit; }
+  [ -x "$sshd" ] || { echo "error there is no sshd on the source"; exit; }
+  mkdir -p "$at" && ssh-keygen -q -t ed25519 -N '' -f "$at/host" || { echo "error no key can be made"; exit; }
+  folder=$(printf %s "$2" | sed "s/'/'\\\\''/g")
+  cat >"$at/serve" <<END
+set -f
+case \$SSH_ORIGINAL_COMMAND in
+  'rsync --server --sender '*) cd '$folder' && exec rsync --server --sender \${SSH_ORIGINAL_COMMAND#rsync --server --sender } ;;
+  reached) echo reached ;;
+esac
+END
+  printf '%s\n' "$3" >"$at/authorized"
+  pam=no
+  if [ "$(id -u)" = 0 ] && [ -e /etc/pam.d/sshd ]; then pam=yes; fi
+  for try in 1 2 3 4 5 6 7 8; do
+    port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 40000))
+    cat >"$at/config" <<END
+Port $port
+HostKey $at/host
+AuthorizedKeysFile $at/authorized
+PidFile none
+UsePAM $pam
+StrictModes no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+AllowTcpForwarding no
+PermitTTY no
+MaxStartups 100
+UseDNS no
+ForceCommand exec sh $at/serve
+END
+    "$sshd" -D -f "$at/config" -E "$at/log" &
+    server=$!
+    trap 'kill $server; rm -r "$at"' EXIT
+    trap 'exit' TERM HUP INT
+    sleep 0.3 2>/dev/null || sleep 1
+    if kill -0 "$server" 2>/dev/null; then
+      echo "port $port $(id -un) $(cut -d ' ' -f 1,2 "$at/host.pub") $(hostname -I 2>/dev/null)"
+      while [ -n "$(timeout 30 head -n 1)" ]; do :; done
+      exit
+    fi
+  done
+  echo "error sshd does not start: $(tail -n 1 "$at/log")"
+}
+
+# Take files from a sender: whole ones, in place; what an earlier run began is gone on with. All are hashed afterwards.
+receive() { # state unfinished streams port user host-key addresses names...
+  umask 077
+  at=$(absolute "$1")/stage
+  unfinished=$2 streams=$3 port=$4 user=$5 hostkey=$6 addresses=$7
+  shift 7
+  command -v rsync >/dev/null || { echo "rsync is not installed on this host"; exit 40; }
+  printf '* %s\n' "$hostkey" >"$at/known"
+  reached=
+  for address in $addresses; do
+    cat >"$at/config" <<END
+Host source
+HostName $address
+Port $port
+User $user
+IdentityFile $at/key
+IdentitiesOnly yes
+UserKnownHostsFile $at/known
+GlobalKnownHostsFile /dev/null
+StrictHostKeyChecking yes
+CheckHostIP no
+BatchMode yes
+ConnectTimeout 5
+ServerAliveInterval 15
+Compression no
+Ciphers aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr
+END
+    if [ "$(ssh -F "$at/config" source reached 2>"$at/said")" = reached ]; then
+      reached=$address
+      break
+    fi
+  done
+  [ -n "$reached" ] || { cat "$at/said"; exit 41; }
+  umask 022
+  watched "$unfinished" spread "$@"
+}
+
+spread() { # names...: over some connections at a time
+  printf '%s\n' "$@" | awk -v streams="$streams" -v at="$at" '{ print > (at "/list." (NR - 1) % streams) }'
+  pids=
+  stream=0
+  while [ "$stream" -lt "$streams" ] && [ -e "$at/list.$stream" ]; do
+    rsync -t --append --no-compress --no-dirs --files-from="$at/list.$stream" -e "ssh -F $at/config" source:./ "$unfinished/" &
+    pids="$pids $!"
+    stream=$((stream + 1))
+  done
+  failed=0
+  for pid in $pids; do
+    wait "$pid" || failed=$?
+  done
+  rm -f "$at"/list.*
+  return "$failed"
+}
+
+token() { # state; stdin: a token for the hub, or nothing
+  umask 077
+  mkdir -p "$(absolute "$1")" && cat >"$(absolute "$1")/hub-token"
+}
+
+hub() { # state unfinished endpoint repository revision names...
+  file=$(absolute "$1")/hub-token
+  trap 'rm -f "$file"' EXIT
+  trap 'exit 143' TERM HUP INT
+  unfinished=$2 repository=$4 revision=$5
+  [ -z "$3" ] || export HF_ENDPOINT="$3"
+  shift 5
+  hf=
+  for each in hf "$HOME/.local/bin/hf" /usr/local/bin/hf /opt/hf/bin/hf; do
+    if [ -z "$hf" ] && command -v "$each" >/dev/null; then hf=$each; fi
+  done
+  [ -n "$hf" ] || { echo "hf is not installed on this host"; exit 42; }
+  [ ! -s "$file" ] || HF_TOKEN=$(cat "$file")
+  export HF_TOKEN="${HF_TOKEN-}" HF_HUB_DISABLE_PROGRESS_BARS=1 HF_HUB_DISABLE_TELEMETRY=1 NO_COLOR=1
+  [ -n "$HF_TOKEN" ] || unset HF_TOKEN
+  watched "$unfinished" "$hf" download "$repository" "$@" --revision "$revision" --local-dir "$unfinished" || exit
+  # where the hub refuses, hf takes a folder that is there for the answer and ends with 0
+  for name in "$@"; do
+    [ -e "$unfinished/$name" ] || exit 43
+  done
+}
+
+push() { # folder unfinished ssh-configuration names...: from this machine to a host
+  umask 077
+  at=$(mktemp -d) && printf '%s\n' "$3" >"$at/config" || exit 1
+  trap 'rm -r "$at"' EXIT
+  trap 'exit 143' TERM HUP INT
+  folder=$1 unfinished=$2
+  shift 3
+  command -v rsync >/dev/null || { echo "rsync is not installed here"; exit 40; }
+  printf '%s\n' "$@" >"$at/list"
+  umask 022
+  rsync -t -s --append --no-compress --info=progress2 --no-human-readable --files-from="$at/list" -e "ssh -F $at/config" "$folder/" "target:$unfinished/"
+}
+
+export LC_ALL=C
+what=$1
+shift
+"$what" "$@"

@@ -1,0 +1,245 @@
+"""`beamdeploy stage` over real SSH, rsync and the real `hf`: what lacks is moved once, nothing half-done is shown."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beamdeploy.lock import Lock, LockedFolder, lock_file, write_lock
+from beamdeploy.sandbox import checkpoint
+from tests.hub import Hub, serve
+from tests.integration.command import Job, environment
+from tests.lab import Lab, LabHost
+from tests.test_verify import files_of
+
+TARGET, DRAFTER = "reflection/Beam-1.0-501B-A23B-NVFP4", "reflection/Beam-1.0-501B-A23B-DFlash2"
+SHARD = "model-00002-of-00003.safetensors"
+# a lab host has its own /root, which may hide the interpreter of this one
+PYTHON = "/usr/bin/python3" if Path(sys.executable).resolve().is_relative_to("/root") else sys.executable
+HF = f"""#!/bin/sh
+PYTHONPATH={sysconfig.get_path("purelib")} exec {PYTHON} -m huggingface_hub.cli.hf "$@"
+"""
+
+
+@pytest.fixture
+def job(lab: Lab, clean_hosts: tuple[LabHost, ...], tmp_path: Path) -> Job:
+    """The Beam recipe on both hosts."""
+    made = Job(lab, clean_hosts, tmp_path)
+    made.write()
+    made.write_inventory()
+    return made
+
+
+@pytest.fixture
+def hub(lab: Lab, clean_hosts: tuple[LabHost, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with both repositories, and `hf` on every host."""
+    checkpoint.write_target(tmp_path / "hub" / TARGET)
+    checkpoint.write_drafter(tmp_path / "hub" / DRAFTER)
+    for host in clean_hosts:
+        (host.folder / "bin" / "hf").write_text(HF, encoding="utf-8")
+        (host.folder / "bin" / "hf").chmod(0o755)
+    with serve(tmp_path / "hub", lab.network.registry) as held:
+        monkeypatch.setenv("HF_ENDPOINT", held.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+        yield held
+    for host in clean_hosts:
+        (host.folder / "bin" / "hf").unlink()
+
+
+def empty(*hosts: LabHost) -> None:
+    for host in hosts:
+        shutil.rmtree(host.models)
+        host.models.mkdir()
+
+
+def shown(host: LabHost) -> list[str]:
+    return sorted(path.name for path in host.models.iterdir())
+
+
+def outcomes(job: Job, *words: str, timeout: float = 120) -> tuple[int, dict[str, str], int]:
+    """(exit, outcome of each host, bytes that had to move)"""
+    done = job.run("stage", *words, timeout=timeout)
+    hosts = done.report["hosts"]
+    moved = sum(one["moved_bytes"] for host in hosts.values() for one in host.get("folders", {}).values())
+    return done.exit, {name: host["outcome"] for name, host in hosts.items()}, moved
+
+
+def lock_weights(job: Job, folder: Path) -> int:
+    """Lock what lies in `folder`; its bytes."""
+    sources = {"nvfp4": f"hf://{TARGET}", "dflash2": f"hf://{DRAFTER}"}
+    weights = {path: LockedFolder(source, None, files_of(folder / path)) for path, source in sources.items()}
+    write_lock(Lock(lock_file(job.recipe), weights=weights))
+    return sum(one.size for held in weights.values() for one in held.files.values())
+
+
+def test_from_a_host_what_lacks_is_moved_and_a_second_run_moves_nothing(job: Job) -> None:
+    good, bare = job.hosts
+    total = lock_weights(job, good.models)
+    empty(bare)
+    assert outcomes(job, "--from", good.name) == (0, {bare.name: "changed"}, total)
+    assert (shown(bare), files_of(bare.models)) == (["dflash2", "nvfp4"], files_of(good.models))
+    assert outcomes(job, "--from", good.name) == (0, {bare.name: "unchanged"}, 0)
+    assert job.run("verify", "--deep").exit == 0
+    assert not (bare.folder / "root" / ".local/state/beamdeploy/stage/list.0").exists()
+
+
+def test_without_a_lock_the_source_says_what_is_right(job: Job) -> None:
+    good, bare = job.hosts
+    empty(bare)
+    assert outcomes(job, "--from", good.name)[:2] == (0, {bare.name: "changed"})
+    assert files_of(bare.models) == files_of(good.models)
+
+
+def test_one_wrong_file_is_replaced_and_the_others_are_linked(job: Job) -> None:
+    good, other = job.hosts
+    lock_weights(job, good.models)
+    path = other.models / "nvfp4" / SHARD
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    inode = (other.models / "nvfp4" / "config.json").stat().st_ino
+    assert outcomes(job, "--from", good.name) == (0, {other.name: "changed"}, len(content))
+    assert files_of(other.models / "nvfp4") == files_of(good.models / "nvfp4")
+    assert (other.models / "nvfp4" / "config.json").stat().st_ino == inode
+    assert any(name.startswith(".nvfp4.replaced-") for name in shown(other))
+
+
+def test_from_a_folder_of_this_machine_to_all_hosts(job: Job, tmp_path: Path) -> None:
+    checkpoint.write(tmp_path / "we ird" / "models")
+    total = lock_weights(job, tmp_path / "we ird" / "models")
+    empty(*job.hosts)
+    done = outcomes(job, "--from", str(tmp_path / "we ird" / "models"))
+    assert done == (0, {host.name: "changed" for host in job.hosts}, 2 * total)
+    for host in job.hosts:
+        assert files_of(host.models) == files_of(tmp_path / "we ird" / "models")
+
+
+def test_a_source_that_is_not_what_is_locked_gets_no_name(job: Job) -> None:
+    good, bare = job.hosts
+    lock_weights(job, good.models)
+    (good.models / "nvfp4" / SHARD).write_bytes(b"x" * (good.models / "nvfp4" / SHARD).stat().st_size)
+    empty(bare)
+    done = job.run("stage", "--from", good.name)
+    assert (done.exit, "came twice with another content" in done.problems) == (1, True)
+    assert "nvfp4" not in shown(bare)
+
+
+def test_from_the_hub_every_host_downloads_what_is_locked(job: Job, hub: Hub) -> None:
+    assert job.run("lock", "--from", job.hosts[0].name).exit == 0
+    Path(lock_file(job.recipe)).unlink()
+    empty(*job.hosts)
+    exit, hosts, _ = outcomes(job)
+    assert (exit, hosts) == (0, {host.name: "changed" for host in job.hosts})
+    for host in job.hosts:
+        assert files_of(host.models / "nvfp4") == files_of(hub.folder / TARGET)
+    assert outcomes(job) == (0, {host.name: "unchanged" for host in job.hosts}, 0)
+
+
+def test_a_download_that_was_cut_goes_on(job: Job, hub: Hub) -> None:
+    for number in range(4):
+        (hub.folder / TARGET / f"extra-{number}.safetensors").write_bytes(random.Random(number).randbytes(4 << 20))
+    job = Job(job.lab, job.hosts[:1], job.folder)
+    job.write_inventory()
+    empty(*job.hosts)
+    hub.drop_after = 9 << 20
+    assert outcomes(job)[0] == 1
+    assert "nvfp4" not in shown(job.hosts[0])
+    hub.drop_after = None
+    assert outcomes(job)[0] == 0
+    assert files_of(job.hosts[0].models / "nvfp4") == files_of(hub.folder / TARGET)
+    assert hub.sent < 26 << 20
+
+
+def test_the_token_reaches_the_hub_and_is_left_nowhere(job: Job, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.token = "hf_" + "s3cret" * 5
+    job = Job(job.lab, job.hosts[:1], job.folder)
+    job.write_inventory()
+    empty(*job.hosts)
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    done = job.run("stage")
+    assert done.exit == 0, done.problems
+    assert hub.token not in done.out + done.err
+    home = job.hosts[0].folder / "root"
+    assert not any(hub.token.encode() in path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        ((403, "GatedRepo"), "gated"),
+        ((429, ""), "gives no more for now"),
+        ((404, "RevisionNotFound"), "no such revision"),
+    ],
+    ids=str,
+)
+def test_a_hub_that_refuses_the_host_is_explained(job: Job, hub: Hub, refusal: tuple[int, str], said: str) -> None:
+    lock_weights(job, job.hosts[0].models)
+    job = Job(job.lab, job.hosts[:1], job.folder)
+    job.write_inventory()
+    empty(*job.hosts)
+    hub.refusal = refusal
+    done = job.run("stage")
+    assert (done.exit, said in done.problems) == (1, True), done.problems
+    assert "nvfp4" not in shown(job.hosts[0])
+
+
+def test_a_host_without_hf_says_so(job: Job) -> None:
+    lock_weights(job, job.hosts[0].models)
+    empty(*job.hosts)
+    done = job.run("stage")
+    assert (done.exit, "hf is not installed" in done.problems) == (1, True)
+
+
+def test_a_source_that_is_none_is_bad_input(job: Job) -> None:
+    assert job.run("stage", "--from", "nosuch").exit == 2
+
+
+def test_killed_at_any_moment_nothing_half_done_is_shown_and_the_next_run_completes(job: Job) -> None:
+    good, bare = job.hosts
+    for number in range(8):
+        (good.models / "nvfp4" / f"extra-{number}.safetensors").write_bytes(random.Random(number).randbytes(24 << 20))
+    wanted = files_of(good.models / "nvfp4")
+    lock_weights(job, good.models)
+    dice = random.Random(6)
+    words = (sys.executable, "-m", "beamdeploy", "stage", job.recipe, "-i", job.inventory, "--from", good.name)
+    for _ in range(10):
+        empty(bare)
+        run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+        time.sleep(dice.uniform(0.8, 6))
+        what = dice.choice(("beamdeploy", "rsync", "link"))
+        if what == "beamdeploy":
+            os.kill(run.pid, signal.SIGKILL)
+        else:
+            for pid in pids(bare, "rsync" if what == "rsync" else "sshd"):
+                kill(bare, pid)
+        run.wait(60)
+        if "nvfp4" in shown(bare):
+            assert files_of(bare.models / "nvfp4") == wanted
+        done = job.run("stage", "--from", good.name)
+        assert done.exit == 0, done.problems
+        assert files_of(bare.models / "nvfp4") == wanted
+        assert ".nvfp4.unfinished" not in shown(bare)
+
+
+def pids(host: LabHost, name: str) -> list[str]:
+    """Processes of that name on the host, but never its own sshd that listens."""
+    listed = [line.split(None, 2) for line in host.run("ps", "-e", "-o", "pid=,comm=,args=").splitlines()]
+    return [pid for pid, comm, args in listed if comm == name and "-D" not in args]
+
+
+def kill(host: LabHost, pid: str) -> None:
+    # it may have ended by itself
+    subprocess.run(
+        ("nsenter", "--target", str(host.init), "--mount", "--pid", "--", "kill", "-9", pid),
+        check=False, capture_output=True, cwd="/",
+    )  # fmt: skip
