@@ -81,7 +81,7 @@ def refused(ran: Ran, name: str) -> str:
 def test_f09_a_container_without_our_label_is_refused_and_named(
     job: Job, clean_host: LabHost, name: str, row: str
 ) -> None:
-    image = job.lab.image("beam")
+    image, begun = job.lab.image("beam"), now(clean_host)
     if row == "started-by-hand-from-the-guide":
         words = job.run("render").host(name)["words"]
         place = words.index("--label")
@@ -89,6 +89,8 @@ def test_f09_a_container_without_our_label_is_refused_and_named(
     else:
         entrypoint = ("sleep", image, "600") if row == "stranger-running" else ("true", image)
         clean_host.docker("run", "--detach", "--name", "beam", "--entrypoint", *entrypoint)
+    while row == "stranger-exited" and "container die" not in events(clean_host, begun):
+        time.sleep(0.1)
     theirs, since = container_id(clean_host), now(clean_host)
     for command, more in (("apply", ()), ("destroy", ("-y",)), ("apply", ("--skip-blocked",))):
         said = refused(job.run(command, *more), name)
