@@ -33,7 +33,8 @@ class Request:
 class Heard:
     """What came back. `status` None: no HTTP answer, for the `reason`. Times are seconds since the request was sent.
 
-    `events`: when each `data:` of a stream came, and what it held. `body`: everything else, as text.
+    `events`: when each `data:` of a stream came, and what it held. `body`: everything else, as text. `unsent`: there
+    was no way to send it.
     """
 
     status: int | None = None
@@ -42,6 +43,7 @@ class Heard:
     events: tuple[tuple[float, str], ...] = ()
     seconds: float = 0.0
     reason: str = ""
+    unsent: bool = False
 
 
 OnEvent = Callable[[str], None]
@@ -154,7 +156,8 @@ def _by_curl(
     """By a tool of the host. A body that is no single word of a command line is not sent."""
     posted = (request.body or b"").decode()
     if len(posted) > _MOST_IN_A_WORD:
-        return Heard(reason="too long for curl on the host, and sshd forbids forwarding (AllowTcpForwarding)")
+        why = "too long for curl on the host, and sshd forbids forwarding (AllowTcpForwarding)"
+        return Heard(reason=why, unsent=True)
     limit = str(max(1, round(timeout)))
     curl = ("curl", "--silent", "--show-error", "--no-buffer", "--max-time", limit, "--write-out", _WRITTEN)
     sent = ("--header", "Content-Type: application/json", "--data-raw", posted) if request.body is not None else ()

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
 from beamdeploy.cli import complete, options
+from beamdeploy.errors import DONE
+
+if TYPE_CHECKING:
+    from beamdeploy.outcome import Report
 
 
 @click.command()
@@ -12,6 +20,15 @@ from beamdeploy.cli import complete, options
 @options.hosts
 @options.overrides
 @click.option("--deep", is_flag=True, help="Also ask each container for its GPUs, and each server for a completion.")
+@click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --watch: the pause between two looks.",
+)
 @options.output
 def status(
     target: str | None,
@@ -22,6 +39,8 @@ def status(
     accept_new: bool,
     overrides: tuple[tuple[str, str], ...],
     deep: bool,
+    watch: bool,
+    interval: float,
     output: str,
 ) -> int:
     """Say what beamdeploy runs on each host, since when, and whether it is ready.
@@ -41,4 +60,25 @@ def status(
         wanted, lock = load_wanted(target, overrides)
         digests = {spec.host.name: spec.digest for spec in specs_of(wanted, hosts, lock, None)}
     name = deployment_name(target)
-    return show(look.status(hosts, name, digests, accept_new=accept_new, deep=deep), output)
+
+    def looked() -> Report:
+        return look.status(hosts, name, digests, accept_new=accept_new, deep=deep)
+
+    return _watched(looked, interval, output) if watch else show(looked(), output)
+
+
+def _watched(looked: Callable[[], Report], interval: float, output: str) -> int:
+    """Until Ctrl-C; the exit code is that of the last look."""
+    from beamdeploy.report.live import LiveTable
+    from beamdeploy.run import now
+
+    exit_code = DONE
+    with LiveTable(output) as shown:
+        try:
+            while True:
+                report = looked()
+                exit_code = report.exit
+                shown.show(report, now())
+                time.sleep(interval)
+        except KeyboardInterrupt:
+            return exit_code

@@ -28,7 +28,7 @@ from pathlib import Path
 from beamdeploy.sandbox import startup
 from beamdeploy.sandbox.arguments import ArgumentsRefused, Flag, Split, flags, parse, split
 from beamdeploy.sandbox.chat import Model
-from beamdeploy.sandbox.gateway import Front, serve
+from beamdeploy.sandbox.gateway import Drafted, Front, serve
 from beamdeploy.sandbox.startup import Died, Launch, rank_died
 
 FAULTS: Mapping[str, str] = {
@@ -158,7 +158,8 @@ def front(launch: Launch, gateway: Mapping[str, object], pace: Pace) -> Front:
     )
     plain = Front(model, api_key=str(gateway.get("api_key") or ""), token_seconds=pace.token_seconds)
     unready = "insufficient healthy workers" if pace.fault == "never-ready" else ""
-    return replace(plain, hangs=pace.fault == "hang-after-ready", unready=unready)
+    drafted = Drafted() if launch.drafter and launch.engine.get("enable_metrics") else None
+    return replace(plain, hangs=pace.fault == "hang-after-ready", unready=unready, drafted=drafted)
 
 
 @contextlib.contextmanager

@@ -12,15 +12,39 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from beamdeploy.sandbox.chat import Json, Model, Refused, read, reply, response, stream
 
 
+class Drafted:
+    """The counters of a drafter of which each step drafts 15 tokens and has 10 of them accepted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps = 0
+
+    def add(self, tokens: int) -> None:
+        """So many tokens were generated."""
+        with self._lock:
+            self._steps += -(-tokens // 11)
+
+    @property
+    def page(self) -> str:
+        """As /engine_metrics shows them."""
+        counts = {"accepted": 10 * self._steps, "draft": 15 * self._steps}
+        lines = (f"tokenspeed:spec_decode_num_{name}_tokens_total {count}.0\n" for name, count in counts.items())
+        return "".join(lines)
+
+
 @dataclass(frozen=True)
 class Front:
-    """What the gateway knows. `hangs`: generation never returns. `unready`: why /readiness answers 503, or ""."""
+    """What the gateway knows. `hangs`: generation never returns. `unready`: why /readiness answers 503, or "".
+
+    `drafted`: None without a drafter, or without --enable-metrics.
+    """
 
     model: Model
     api_key: str = ""
     hangs: bool = False
     unready: str = ""
     token_seconds: float = 0.0
+    drafted: Drafted | None = None
 
 
 def ready(front: Front) -> tuple[int, Json]:
@@ -77,6 +101,9 @@ class _Answer:
     @property
     def get(self) -> Callable[[BaseHTTPRequestHandler], None]:
         def do(request: BaseHTTPRequestHandler) -> None:
+            if request.path == "/engine_metrics" and self.front.drafted is not None:
+                _send_text(request, self.front.drafted.page)
+                return
             found = page(self.front, request.path.partition("?")[0])
             if found is not None and request.path.startswith("/health_generate"):
                 self.wait()
@@ -109,6 +136,8 @@ class _Answer:
         asked = read(body)
         said, created = reply(asked, self.front.model), int(time.time())
         self.wait()
+        if self.front.drafted is not None:
+            self.front.drafted.add(int(str(said.usage["completion_tokens"])))
         if asked.get("stream"):
             options = asked.get("stream_options")
             usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
@@ -128,9 +157,16 @@ class _Answer:
 
 
 def _send(request: BaseHTTPRequestHandler, status: int, body: Json) -> None:
-    text = json.dumps(body).encode()
+    _send_bytes(request, status, "application/json", json.dumps(body).encode())
+
+
+def _send_text(request: BaseHTTPRequestHandler, text: str) -> None:
+    _send_bytes(request, 200, "text/plain; version=0.0.4", text.encode())
+
+
+def _send_bytes(request: BaseHTTPRequestHandler, status: int, kind: str, body: bytes) -> None:
     request.send_response(status)
-    request.send_header("Content-Type", "application/json")
-    request.send_header("Content-Length", str(len(text)))
+    request.send_header("Content-Type", kind)
+    request.send_header("Content-Length", str(len(body)))
     request.end_headers()
-    request.wfile.write(text)
+    request.wfile.write(body)

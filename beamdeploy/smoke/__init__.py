@@ -79,10 +79,7 @@ def _outcome(carry: Carry, served: Served, check: Check, heard: dict[Request, He
     why = check.unfit(served)
     if why:
         return _told(check, skipped(why), 0.0, ())
-    silent = next(
-        (request for request, answer in heard.items() if request.path == PATH and answer.status is None), None
-    )
-    if silent is not None:
+    if any(request.path == PATH and answer.status is None and not answer.unsent for request, answer in heard.items()):
         return _told(check, skipped("an earlier request got no answer at all"), 0.0, ())
     started, exchanged = time.monotonic(), list[tuple[Request, Heard]]()
     while (request := check.next(served, tuple(answer for _, answer in exchanged))) is not None:

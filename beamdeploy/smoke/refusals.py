@@ -7,7 +7,7 @@ import json
 from beamdeploy.completion import PATH, chat_request, user
 from beamdeploy.exchange import Heard, Request
 from beamdeploy.served import Served
-from beamdeploy.smoke.check import Check, Verdict, answered, failed, passed, shortened, then
+from beamdeploy.smoke.check import Check, Verdict, answered, failed, passed, shortened, skipped, then
 
 _SHORT = 64
 _MALFORMED = b'{"model": "x", "messages": [{"role": "user", "content": '
@@ -31,6 +31,8 @@ def afterwards(served: Served, refused: Heard) -> Request:
 def judge_refused(served: Served, heard: tuple[Heard, ...]) -> Verdict:
     """A clean 4xx with an error in JSON, and an answer after it."""
     refused, after = heard
+    if refused.unsent:
+        return skipped(refused.reason)
     if refused.status is None:
         return failed(f"no answer to it: {refused.reason}", "The server may have ended: beamdeploy status.")
     if not 400 <= refused.status < 500:

@@ -32,6 +32,7 @@ def test_figures_are_measured_written_drawn_and_compared(job: Job, clean_host: L
         assert 180 <= each["input_tokens"] <= 220
         assert each["output_tokens"] == 20
         assert each["inter_token"]["p50"] >= 0.005
+        assert each["acceptance"] == 0.6667
         assert each["ttft"]["p50"] <= each["ttft"]["p99"] <= each["latency"]["p99"]
     assert levels[1]["tokens_per_second"] > levels[0]["tokens_per_second"]
 

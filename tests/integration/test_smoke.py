@@ -88,3 +88,11 @@ def test_a_failing_check_after_a_replacement_brings_the_old_server_back(
     assert "the call came as text" in done.problems and "was started again and answers" in done.problems
     assert container_id(clean_host) == before
     assert beamdeploy("smoke", "beam", "-i", job.inventory, "-o", "json").exit == 0
+
+
+def test_the_drafters_acceptance_is_read_where_the_engine_shows_it(job: Job, name: str) -> None:
+    job.write({"engine.args": {"enable-metrics": True}})
+    assert job.run("apply").exit == 0
+    ran = job.run("smoke", "--only", "acceptance")
+    assert verdicts(ran, name) == {"acceptance": "pass"}
+    assert "(67%)" in ran.host(name)["checks"][0]["why"]

@@ -1,0 +1,65 @@
+"""A report that is made again and again: a live table on a terminal, otherwise plain lines, each with its time."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+from beamdeploy.outcome import Report
+from beamdeploy.report.show import coloured, write
+from beamdeploy.report.text import clean_line, host_lines, plain
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+
+class LiveTable:
+    """Shows one report after another on stdout, as "text" or "json" (an object a line)."""
+
+    def __init__(self, output: str, stream: TextIO | None = None) -> None:
+        self._output = output
+        self._stream = sys.stdout if stream is None else stream
+        self._live: Live | None = None
+
+    def show(self, report: Report, at: str) -> None:
+        """Show the newest report, made `at`."""
+        if self._output == "json":
+            import json
+
+            from beamdeploy.report.as_json import document
+
+            write(json.dumps({"at": at, **document(report)}) + "\n", self._stream)
+        elif self._live is not None:
+            self._live.update(_table(report, at), refresh=True)
+        else:
+            rows = plain(host_lines(report.hosts)).splitlines()
+            told = [f"{problem.level}: {clean_line(problem.what)}" for problem in report.all_problems]
+            write("".join(f"{at}  {line}\n" for line in (*rows, *told)), self._stream)
+
+    def __enter__(self) -> LiveTable:
+        if self._output == "text" and coloured(self._stream):
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self._stream, highlight=False, markup=False, emoji=False)
+            self._live = Live(console=console, auto_refresh=False, redirect_stdout=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+def _table(report: Report, at: str) -> Text:
+    from rich.text import Text
+
+    rows = [Text.assemble(*line) for line in host_lines(report.hosts)]
+    told = [Text(f"{problem.level}: {clean_line(problem.what)}", "yellow") for problem in report.all_problems]
+    shown = Text("\n").join([Text(at, "dim"), *rows, *told])
+    shown.no_wrap, shown.overflow = True, "ellipsis"
+    return shown
