@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from beamdeploy.exchange import Request
 from beamdeploy.recipe import load_recipe
-from beamdeploy.remote import open_session
+from beamdeploy.remote import Session, open_session
 from beamdeploy.sandbox.chat import Model
 from beamdeploy.sandbox.gateway import Front, serve
 from beamdeploy.served import Served, served_by
@@ -17,30 +21,57 @@ from beamdeploy.smoke import CHECKS, smoke
 from tests.integration.command import BEAM
 from tests.integration.sshd import free_port, sshd
 
-NAME = "Beam-1.0-501B-A23B"
+GOOD = Front(Model("Beam-1.0-501B-A23B", max_input=131071))
 
 
-@pytest.fixture
-def served() -> Iterator[Served]:
+@contextmanager
+def gateway(front: Front, timeout: str = "120s") -> Iterator[Served]:
     """The stand-in's gateway on a free port of this machine."""
     port = free_port()
-    server = serve(Front(Model(NAME, max_input=131071)), "127.0.0.1", port)
-    recipe = load_recipe(str(BEAM), (("container.publish", f"127.0.0.1:{port}"),))
-    yield served_by(recipe)
+    server = serve(front, "127.0.0.1", port)
+    overrides = (("container.publish", f"127.0.0.1:{port}"), ("smoke.timeout", timeout))
+    yield served_by(load_recipe(str(BEAM), overrides))
     server.shutdown()
     server.server_close()
 
 
-@pytest.mark.parametrize("setting", ["AllowTcpForwarding yes", "AllowTcpForwarding no"])
-def test_the_contract_holds_with_and_without_forwarding(served: Served, setting: str) -> None:
-    # not pytest's tmp_path: sshd reads the keys of a plain user as that user
+@contextmanager
+def session(*options: str) -> Iterator[Session]:
+    """A session to an sshd on this machine. Not pytest's tmp_path: sshd reads the keys of a user as that user."""
     with (
         tempfile.TemporaryDirectory(prefix="bd-sshd-", dir="/tmp") as path,
-        sshd(Path(path), setting) as server,
-        open_session(server.host()) as session,
+        sshd(Path(path), *options) as server,
+        open_session(server.host()) as opened,
     ):
-        outcomes = smoke(served.way(session), served, ("all",), lambda phase, detail: None)
-    told = {each.check: each.verdict for each in outcomes}
+        yield opened
+
+
+def verdicts(opened: Session, served: Served) -> dict[str, str]:
+    outcomes = smoke(served.way(opened), served, ("all",), lambda phase, detail: None)
+    return {each.check: each.verdict for each in outcomes}
+
+
+@pytest.mark.parametrize("setting", ["AllowTcpForwarding yes", "AllowTcpForwarding no"])
+def test_the_contract_holds_with_and_without_forwarding(setting: str) -> None:
+    with gateway(GOOD) as served, session(setting) as opened:
+        told = verdicts(opened, served)
     expected = {**dict.fromkeys(CHECKS, "pass"), "acceptance": "skip"}
     # 130 thousand words are no word of a command line
     assert told == (expected if "yes" in setting else {**expected, "too-long": "skip"})
+
+
+@pytest.mark.parametrize("setting", ["AllowTcpForwarding yes", "AllowTcpForwarding no"])
+def test_a_front_that_answers_while_the_engine_hangs_costs_one_timeout(setting: str) -> None:
+    with gateway(replace(GOOD, hangs=True), "1s") as served, session(setting) as opened:
+        began = time.monotonic()
+        told = verdicts(opened, served)
+    assert told == {**dict.fromkeys(CHECKS, "skip"), "models": "pass", "completion": "fail"}
+    assert time.monotonic() - began < 10
+
+
+def test_nothing_that_answers_is_said_as_such() -> None:
+    with gateway(GOOD) as served:
+        pass  # it is gone again
+    with session() as opened:
+        heard = served.way(opened)(Request("/v1/models"), 5, None)
+    assert (heard.status, heard.reason.startswith("nothing answers there")) == (None, True)
