@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from beamdeploy import errors
-from beamdeploy.deploy import question
 from beamdeploy.diagnose import explain, guess_engine
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.fleet import each
@@ -22,6 +21,7 @@ from beamdeploy.remote import Session, open_session
 from beamdeploy.render import Spec
 from beamdeploy.startup import advance, begin, log_lines
 from beamdeploy.status import Deployment, deployments, recipe_of
+from beamdeploy.survey import question
 from beamdeploy.watch import log_text, running
 
 

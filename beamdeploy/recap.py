@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from beamdeploy import errors
-from beamdeploy.act import Acted
 from beamdeploy.errors import HostError
 from beamdeploy.outcome import HostReport, PlanLine
 from beamdeploy.plan import Plan, Step
 from beamdeploy.render import Spec
-from beamdeploy.smoke import summary
-from beamdeploy.startup import decisions
 
 _MARKS = {"stop": "-", "remove": "-", "set aside": "~", "pull": "+", "run": "+", "start": "+"}
 _OUTCOMES = {
@@ -21,7 +18,6 @@ _OUTCOMES = {
     errors.LOCKED: "locked",
     errors.BLOCKED: "blocked",
 }
-_DONE = {"create": "created", "replace": "replaced", "start": "started again", "settle": "ready now"}
 _INTERRUPTED = {
     "pull": "the image was being pulled; what served before was not touched",
     "lock": "the run waited for the lock; nothing was changed",
@@ -43,24 +39,6 @@ def planned(spec: Spec, plan: Plan) -> HostReport:
         problems = (*plan.problems, *plan.notes)
         return HostReport(plan.host, "blocked", errors.BLOCKED, summary, details, problems, plan_lines(plan))
     return HostReport(plan.host, plan.outcome, errors.DONE, summary_of(plan), details, plan.notes, plan_lines(plan))
-
-
-def acted(spec: Spec, plan: Plan, result: Acted | HostError) -> HostReport:
-    """A host after its plan was carried out, or failed to be."""
-    if isinstance(result, HostError):
-        return failed(plan.host, result, plan)
-    details = {
-        "plan": plan_data(plan),
-        "digest": spec.digest,
-        "container": result.container,
-        "completion": asdict(result.proof) if result.proof else None,
-        "smoke": [asdict(check) for check in result.checks],
-    }
-    outcome = "changed" if plan.writes else "unchanged"
-    decided = result.proof.decided if result.proof else None
-    otherwise = tuple(each.at(f"{plan.host}: settle") for each in decisions(decided, spec.recipe)) if decided else ()
-    told = (*plan.notes, *result.warnings, *otherwise)
-    return HostReport(plan.host, outcome, errors.DONE, _done(spec, plan, result), details, told)
 
 
 def failed(host: str, error: HostError, plan: Plan | None = None) -> HostReport:
@@ -103,16 +81,6 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "changes": [asdict(change) for change in plan.changes],
         "steps": [{**asdict(step), "words": list(step.words)} for step in plan.steps],
     }
-
-
-def _done(spec: Spec, plan: Plan, result: Acted) -> str:
-    said = _DONE.get(plan.outcome, summary_of(plan))
-    if result.proof is None:
-        return said
-    published = spec.recipe.container
-    where = f"http://{published.address}:{published.port}/v1"
-    checked = f"; {summary(result.checks)}" if result.checks else ""
-    return f"{said}; {result.proof.model} answers on {where} ({result.proof.seconds:.1f} s){checked}"
 
 
 def _change_lines(plan: Plan) -> Iterator[PlanLine]:

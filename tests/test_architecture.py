@@ -37,6 +37,8 @@ ORDER = (
     ("act", "ready", "diagnose", "startup", "health", "watch"),
     ("fleet", "run", "hostlock"),
     ("record", "recap"),
+    ("survey",),
+    ("execute",),
     ("deploy",),
     ("takedown", "status", "logs", "pin", "verify", "stage", "history", "doctor"),
     ("contract", "tunnel", "chat", "client", "bench"),

@@ -55,6 +55,7 @@ def apply(
     from beamdeploy.cli.targets import load_hosts, load_wanted, ordered
     from beamdeploy.lock import require_lock
     from beamdeploy.report import Progress, show
+    from beamdeploy.survey import Options
 
     if check:
         shared = {name: value for name, value in context.params.items() if name in {p.name for p in plan.params}}
@@ -64,7 +65,7 @@ def apply(
         require_lock(recipe, lock)
     hosts = ordered(load_hosts(inventory, limit, model_dir, gpus, wanted), order)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
-    how = deploy.Options(
+    how = Options(
         accept_new=accept_new,
         skip_blocked=skip_blocked,
         lock_wait=lock_wait,

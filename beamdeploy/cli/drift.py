@@ -31,11 +31,12 @@ def drift(
     from beamdeploy import deploy
     from beamdeploy.cli.targets import load_hosts, load_wanted
     from beamdeploy.report import Progress, show
+    from beamdeploy.survey import Options
 
     wanted, lock = load_wanted(recipe, overrides)
     specs = deploy.specs_of(wanted, load_hosts(inventory, limit, model_dir, gpus), lock, templates)
     with Progress() as progress:
-        report = replace(deploy.plan(specs, deploy.Options(accept_new=accept_new), progress.event), kind="Drift")
+        report = replace(deploy.plan(specs, Options(accept_new=accept_new), progress.event), kind="Drift")
     if report.exit == DONE and deploy.pending(report):
         report = replace(report, exit=CHANGES_PENDING)
     return show(report, output)

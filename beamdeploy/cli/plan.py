@@ -35,12 +35,13 @@ def plan(
     from beamdeploy import deploy
     from beamdeploy.cli.targets import load_hosts, load_wanted
     from beamdeploy.report import Progress, show
+    from beamdeploy.survey import Options
 
     wanted, lock = load_wanted(recipe, overrides)
     hosts = load_hosts(inventory, limit, model_dir, gpus, wanted)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
     with Progress() as progress:
-        report = deploy.plan(specs, deploy.Options(accept_new=accept_new), progress.event)
+        report = deploy.plan(specs, Options(accept_new=accept_new), progress.event)
     if exit_code and report.exit == DONE and deploy.pending(report):
         report = replace(report, exit=CHANGES_PENDING)
     return show(report, output)

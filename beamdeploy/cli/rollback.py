@@ -40,9 +40,10 @@ def rollback(
     from beamdeploy.cli.ask import confirm_apply
     from beamdeploy.cli.targets import deployment_name, load_hosts, ordered
     from beamdeploy.report import Progress, show
+    from beamdeploy.survey import Options
 
     hosts = ordered(load_hosts(inventory, limit, model_dir, gpus), order)
-    how = deploy.Options(
+    how = Options(
         accept_new=accept_new, lock_wait=lock_wait, serial=serial, canary=canary, max_fail=max_fail, action="rollback"
     )
     with Progress() as progress:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beamdeploy.act import act
-from beamdeploy.deploy import question
+from beamdeploy.survey import question
 from beamdeploy.diagnose import docker_failure
 from beamdeploy.errors import HostError
 from beamdeploy.inventory import load_inventory

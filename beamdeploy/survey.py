@@ -1,0 +1,85 @@
+"""Look at all hosts of a run at once and plan each."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+
+from beamdeploy import secrets
+from beamdeploy.errors import HostError
+from beamdeploy.fleet import each
+from beamdeploy.look import Question, look
+from beamdeploy.look.facts import Facts
+from beamdeploy.plan import Plan, plan_apply
+from beamdeploy.remote import Session
+from beamdeploy.render import Spec
+from beamdeploy.run import Run, told
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is made, beside its specs. `lock_wait` in seconds; `serial`: hosts a wave ("2", "25%"), None: all.
+
+    `canary`: the first host is a wave of its own. `max_fail`: so many hosts may fail before the next wave is left out.
+    """
+
+    accept_new: bool = False
+    skip_blocked: bool = False
+    lock_wait: float = 0
+    serial: str | None = None
+    canary: bool = False
+    max_fail: int = 0
+    action: str = "apply"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One host, looked at and planned."""
+
+    session: Session
+    spec: Spec
+    plan: Plan
+    secrets: str = field(default="", repr=False)
+
+
+def look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[str, Planned | HostError]:
+    """Host → what was found and planned there, or why it could not be asked."""
+    by_name = {spec.host.name: spec for spec in specs}
+
+    def work(name: str) -> Planned:
+        return looked(by_name[name], options, run)
+
+    return each(by_name, work)
+
+
+def looked(spec: Spec, options: Options, run: Run) -> Planned:
+    """One host, connected, looked at and planned. HostError: it cannot be."""
+    session = run.opened(spec.host, accept_new=options.accept_new)
+    run.say(spec.host.name, "look", "")
+    text = secrets.given(spec.recipe, os.environ)
+    made = plan_apply(spec, facts_of(session, spec, text))
+    return Planned(session, spec, replace(made, notes=(*told(session), *made.notes)), text)
+
+
+def facts_of(session: Session, spec: Spec, text: str) -> Facts:
+    """One look. For a recipe with secrets one question more, since these travel by stdin alone."""
+    facts = look(session, question(spec))
+    if not spec.recipe.container.secrets:
+        return facts
+    return replace(facts, secrets=secrets.compare(session, spec.recipe, text))
+
+
+def question(spec: Spec) -> Question:
+    """What must be known of a host before its plan."""
+    recipe = spec.recipe
+    address, port = recipe.container.address, recipe.container.port
+    return Question(
+        name=recipe.name,
+        images=(spec.image.word,),
+        model_dir=spec.host.model_dir,
+        folders=recipe.folders,
+        ports=(port,),
+        docker=spec.host.docker_words,
+        need_gpus=True,
+        http=((address, port, spec.engine.ready), (address, port, "/v1/models")),
+    )
