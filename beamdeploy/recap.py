@@ -25,6 +25,7 @@ _INTERRUPTED = {
     "set aside": "the old server is stopped and no new one was started: apply again",
     "wait for GPUs": "the old server is stopped and no new one was started: apply again",
     "run": "the new container was being started: beamdeploy status says what runs",
+    "smoke": "the new server answers and was being checked: beamdeploy smoke goes on with that",
     "remove": "a container was being removed: apply again",
     "restore": "the old server was being brought back: beamdeploy status says what runs",
 }
