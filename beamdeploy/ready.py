@@ -137,7 +137,7 @@ def _moment(session: Session, spec: Spec, container: str, say: Say, since: str) 
     def moment(state: State, tick: bool) -> None:
         now = time.monotonic()
         stands = verdict(state, now, limits)
-        say(state.phase, _detail(state, stands))
+        say("loading", _detail(state, stands))
         due = state.phase == READY if not tick else next(ticks) % 2 == 0 or now - state.started < _EAGER
         if due and _is_ready(session, spec):
             raise _Answered
@@ -149,10 +149,9 @@ def _moment(session: Session, spec: Spec, container: str, say: Say, since: str) 
 
 
 def _detail(state: State, stands: Verdict) -> str:
-    """ "12/64 (19 %), about 4 min left" """
-    count = state.said.removeprefix(state.phase).strip()
+    """ "target weights 12/64 (19 %), about 4 min left" """
     left = f"about {round(stands.left / 60)} min left" if stands.left and stands.left > 90 else ""
-    return ", ".join(part for part in (count, left, "slow" if stands.word == "slow" else "") if part)
+    return ", ".join(part for part in (state.said, left, "slow" if stands.word == "slow" else "") if part)
 
 
 def _is_ready(session: Session, spec: Spec) -> bool:
