@@ -26,6 +26,8 @@ ORDER = (
     ("label",),
     ("render",),
     ("remote",),
+    ("web",),
+    ("registry",),
     ("endpoint", "exchange"),
     ("served", "completion"),
     ("look",),
