@@ -1,0 +1,174 @@
+"""Weights side by side with what people use: `verify --deep` against xargs -P, `stage` against plain rsync, fan-out
+to many hosts against one by one, the memory of beamdeploy, and a cached verify. Takes root: hosts are those of the lab.
+
+    python -m benchmarks.weights [deep] [copy] [fanout] [cached]      (all by default)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import yaml
+
+from beamdeploy.lock import Lock, LockedFolder, lock_file, write_lock
+from tests import lab as labs
+from tests.integration.command import BEAM
+from tests.lab import Lab, LabHost
+from tests.test_verify import files_of
+
+MIB = 1 << 20
+ROUNDS = 3
+
+
+def timed(words: Sequence[str]) -> float:
+    """Seconds that a command takes. RuntimeError: it failed."""
+    began = time.perf_counter()
+    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{words}: {done.stdout[-1500:]} {done.stderr[-800:]}")
+    return time.perf_counter() - began
+
+
+def fill(folder: Path, files: int, size: int) -> None:
+    """Files of random bytes: none compresses."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        with (folder / f"bulk-{number:03}.bin").open("wb") as file:
+            file.writelines(os.urandom(min(MIB, size)) for _ in range(-(-size // MIB)))
+
+
+def job(lab: Lab, folder: Path, *hosts: LabHost) -> tuple[str, str]:
+    """A recipe and an inventory of these hosts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    recipe = yaml.safe_load(BEAM.read_text(encoding="utf-8"))
+    recipe["image"] = {"reference": lab.image("beam")}
+    (folder / "beam.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    (folder / "hosts.yaml").write_text(lab.inventory(*(host.name for host in hosts)), encoding="utf-8")
+    return str(folder / "beam.yaml"), str(folder / "hosts.yaml")
+
+
+def lock(recipe: str, models: Path) -> None:
+    """The lock of what lies there."""
+    sources = {"nvfp4": "Beam-1.0-501B-A23B-NVFP4", "dflash2": "Beam-1.0-501B-A23B-DFlash2"}
+    weights = {p: LockedFolder(f"hf://reflection/{s}", None, files_of(models / p)) for p, s in sources.items()}
+    write_lock(Lock(lock_file(recipe), weights=weights))
+
+
+def ours(command: str, recipe: str, inventory: str, *more: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "beamdeploy", command, recipe, "-i", inventory, "-o", "json", *more)
+
+
+def deep(lab: Lab, folder: Path) -> None:
+    """Hashing on the host: our whole command, connect and look included, against xargs alone over the same ssh."""
+    host = lab.hosts[0]
+    fill(host.models / "nvfp4", 16, 256 * MIB)
+    recipe, inventory = job(lab, folder, host)
+    lock(recipe, host.models)
+    ssh = ("ssh", "-i", str(lab.identity_file), "-o", f"UserKnownHostsFile={lab.known_hosts}", f"root@{host.address}")
+    find = f"find {host.model_dir} -type f -print0"
+    theirs = {
+        tool: (*ssh, f"{find} | xargs -0 -n 1 -P $(nproc) {tool} >/dev/null")
+        for tool in ("openssl dgst -sha256 -r", "sha256sum")
+    }
+    timed(theirs["sha256sum"])  # both find the files in memory
+    rows = []
+    for _ in range(ROUNDS):
+        rows.append([timed(words) for words in theirs.values()])
+        rows[-1].append(timed(ours("verify", recipe, inventory, "--deep=always")))
+    openssl, sums, own = (median(row[at] for row in rows) for at in range(3))
+    best = min(openssl, sums)
+    print(f"deep 4 GiB: xargs openssl {openssl:.2f} s, xargs sha256sum {sums:.2f} s, verify --deep {own:.2f} s", end="")
+    print(f", speed {best / own:.2f} of the faster")
+
+
+def copy(lab: Lab, folder: Path) -> None:
+    """One host to another: plain rsync -W --inplace with our cipher, and ours with its two verifications."""
+    source, target = lab.hosts[:2]
+    fill(source.models / "nvfp4", 8, 128 * MIB)
+    recipe, inventory = job(lab, folder, source, target)
+    lock(recipe, source.models)
+    wire = f"ssh -i {lab.identity_file} -o UserKnownHostsFile={lab.known_hosts} -c aes128-gcm@openssh.com"
+    rows = []
+    for _ in range(ROUNDS):
+        shutil.rmtree(target.models)
+        target.models.mkdir()
+        there = f"root@{target.address}:{target.model_dir}/"
+        plain = timed(("rsync", "-a", "-W", "--inplace", "-e", wire, f"{source.models}/", there))
+        shutil.rmtree(target.models)
+        target.models.mkdir()
+        rows.append((plain, timed(ours("stage", recipe, inventory, "--from", source.name))))
+    plain, own = median(row[0] for row in rows), median(row[1] for row in rows)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"copy 1 GiB: plain rsync {plain:.2f} s, stage (verified) {own:.2f} s, ratio {own / plain:.2f}", end="")
+    print(f"; largest process {peak:.0f} MiB")
+
+
+def fanout(lab: Lab, folder: Path) -> None:
+    """1 GiB from one host to all others: at once, and one by one."""
+    source, *targets = lab.hosts
+    fill(source.models / "nvfp4", 8, 128 * MIB)
+    recipe, inventory = job(lab, folder, *lab.hosts)
+    lock(recipe, source.models)
+
+    def clear() -> None:
+        for host in targets:
+            shutil.rmtree(host.models)
+            host.models.mkdir()
+
+    clear()
+    tree = timed(ours("stage", recipe, inventory, "--from", source.name))
+    clear()
+    single = sum(timed(ours("stage", recipe, inventory, "--from", source.name, "-l", host.name)) for host in targets)
+    print(
+        f"fan-out of 1 GiB to {len(targets)} hosts: tree {tree:.1f} s, one by one {single:.1f} s, {single / tree:.2f}×"
+    )
+
+
+def cached(lab: Lab, folder: Path) -> None:
+    """200 shards that have not changed."""
+    host = lab.hosts[0]
+    fill(host.models / "nvfp4", 200, 64 * 1024)
+    recipe, inventory = job(lab, folder, host)
+    lock(recipe, host.models)
+    time.sleep(3)
+    timed(ours("verify", recipe, inventory, "--deep"))
+    words = ours("verify", recipe, inventory, "--deep")
+    began = (host.folder / "sshd.log").read_text(errors="replace").count("Starting session: command")
+    seconds = median(timed(words) for _ in range(5))
+    ended = (host.folder / "sshd.log").read_text(errors="replace").count("Starting session: command")
+    quick = median(timed(ours("verify", recipe, inventory)) for _ in range(5))
+    said = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    held = said["hosts"][host.name]["folders"]["nvfp4"]
+    assert held["remembered_bytes"] == held["bytes"], held
+    print(f"cached deep verify of 200 shards: {seconds:.2f} s, {(ended - began) / 5:.0f} command; quick {quick:.2f} s")
+
+
+PARTS = {"deep": (deep, 1), "copy": (copy, 2), "fanout": (fanout, 9), "cached": (cached, 1)}
+
+
+def main(names: Sequence[str]) -> None:
+    """Run the parts that are named, each in a lab of its own."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    for name in names or PARTS:
+        part, hosts = PARTS[name]
+        folder = Path(tempfile.mkdtemp(prefix="bdbench-", dir="/tmp"))
+        lab = labs.start(folder / "lab", hosts=hosts)
+        try:
+            part(lab, folder / "job")
+        finally:
+            labs.stop(lab)
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
