@@ -17,8 +17,7 @@ from beamdeploy.cli import options
 @click.option("--exit-code", is_flag=True, help="With --check: end with 10 when something would change.")
 @click.option("--locked", is_flag=True, help="Refuse when the recipe has no lock: the habit of a CI.")
 @click.option("--skip-blocked", is_flag=True, help="Go on with the others when a host is blocked.")
-@options.waves
-@options.lock_wait
+@options.rollout
 @options.yes
 @options.output
 @click.pass_context
@@ -37,11 +36,7 @@ def apply(
     exit_code: bool,
     locked: bool,
     skip_blocked: bool,
-    serial: str | None,
-    canary: bool,
-    max_fail: int,
-    order: str,
-    lock_wait: float,
+    rollout: options.Rollout,
     yes: bool,
     output: str,
 ) -> int:
@@ -52,10 +47,9 @@ def apply(
     from beamdeploy import deploy
     from beamdeploy.cli.ask import confirm_apply
     from beamdeploy.cli.plan import plan
-    from beamdeploy.cli.targets import load_hosts, load_wanted, ordered
+    from beamdeploy.cli.targets import load_hosts, load_wanted, ordered, rollout_options
     from beamdeploy.lock import require_lock
     from beamdeploy.report import Progress, show
-    from beamdeploy.survey import Options
 
     if check:
         shared = {name: value for name, value in context.params.items() if name in {p.name for p in plan.params}}
@@ -63,16 +57,9 @@ def apply(
     wanted, lock = load_wanted(recipe, overrides)
     if locked:
         require_lock(recipe, lock)
-    hosts = ordered(load_hosts(inventory, limit, model_dir, gpus, wanted), order)
+    hosts = ordered(load_hosts(inventory, limit, model_dir, gpus, wanted), rollout.order)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
-    how = Options(
-        accept_new=accept_new,
-        skip_blocked=skip_blocked,
-        lock_wait=lock_wait,
-        serial=serial,
-        canary=canary,
-        max_fail=max_fail,
-    )
+    how = rollout_options(rollout, accept_new=accept_new, skip_blocked=skip_blocked)
     with Progress() as progress:
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
     return show(report, output)

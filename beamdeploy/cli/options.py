@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -112,9 +114,27 @@ def unpinned(command: F) -> F:
     return click.option("--unpinned", is_flag=True, help="Go on with an image that has no digest and no lock.")(command)
 
 
-def waves(command: F) -> F:
-    """`serial: str | None`, `canary: bool`, `max_fail: int`, `order: str`"""
+@dataclass(frozen=True)
+class Rollout:
+    """How a change goes over the hosts: see the help of each option. `lock_wait` in seconds."""
+
+    serial: str | None
+    canary: bool
+    max_fail: int
+    order: str
+    lock_wait: float
+
+
+def rollout(command: Callable[..., int]) -> Callable[..., int]:
+    """`rollout: Rollout`"""
     orders = click.Choice(["inventory", "reverse_inventory", "sorted", "reverse_sorted", "shuffle"])
+
+    @wraps(command)
+    def gathered(
+        *words: Any, serial: str | None, canary: bool, max_fail: int, order: str, lock_wait: float, **others: Any
+    ) -> int:
+        return command(*words, rollout=Rollout(serial, canary, max_fail, order, lock_wait), **others)
+
     for option in (
         click.option("--serial", callback=_serial, metavar="N|N%", help="So many hosts at a time.  [default: all]"),
         click.option("--canary", is_flag=True, help="The first host alone, before the others."),
@@ -127,8 +147,8 @@ def waves(command: F) -> F:
         ),
         click.option("--order", type=orders, default="inventory", help="In which order, as in Ansible."),
     ):
-        command = option(command)
-    return command
+        gathered = option(gathered)
+    return lock_wait(gathered)
 
 
 def lock_wait(command: F) -> F:

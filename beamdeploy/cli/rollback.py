@@ -11,8 +11,7 @@ from beamdeploy.cli import options
 @click.argument("target", metavar="RECIPE|NAME")
 @click.argument("number", type=click.IntRange(min=1), required=False)
 @options.hosts
-@options.waves
-@options.lock_wait
+@options.rollout
 @options.yes
 @options.output
 def rollback(
@@ -23,11 +22,7 @@ def rollback(
     model_dir: str | None,
     gpus: tuple[int, ...] | None,
     accept_new: bool,
-    serial: str | None,
-    canary: bool,
-    max_fail: int,
-    order: str,
-    lock_wait: float,
+    rollout: options.Rollout,
     yes: bool,
     output: str,
 ) -> int:
@@ -38,14 +33,11 @@ def rollback(
     """
     from beamdeploy import deploy, history
     from beamdeploy.cli.ask import confirm_apply
-    from beamdeploy.cli.targets import deployment_name, load_hosts, ordered
+    from beamdeploy.cli.targets import deployment_name, load_hosts, ordered, rollout_options
     from beamdeploy.report import Progress, show
-    from beamdeploy.survey import Options
 
-    hosts = ordered(load_hosts(inventory, limit, model_dir, gpus), order)
-    how = Options(
-        accept_new=accept_new, lock_wait=lock_wait, serial=serial, canary=canary, max_fail=max_fail, action="rollback"
-    )
+    hosts = ordered(load_hosts(inventory, limit, model_dir, gpus), rollout.order)
+    how = rollout_options(rollout, accept_new=accept_new, action="rollback")
     with Progress() as progress:
         found = history.entries(hosts, deployment_name(target), progress.event, accept_new=accept_new)
         specs = history.way_back(hosts, found, number)

@@ -11,8 +11,10 @@ from beamdeploy.errors import InputError
 from beamdeploy.inventory import Host, load_inventory, select
 
 if TYPE_CHECKING:
+    from beamdeploy.cli.options import Rollout
     from beamdeploy.lock import Lock
     from beamdeploy.recipe import Recipe
+    from beamdeploy.survey import Options
 
 
 def load_hosts(
@@ -42,6 +44,23 @@ def ordered(hosts: tuple[Host, ...], order: str) -> tuple[Host, ...]:
         return tuple(random.sample(hosts, len(hosts)))
     by_name = tuple(sorted(hosts, key=lambda host: host.name)) if "sorted" in order else hosts
     return by_name[::-1] if order.startswith("reverse") else by_name
+
+
+def rollout_options(
+    rollout: Rollout, *, accept_new: bool, skip_blocked: bool = False, action: str = "apply"
+) -> Options:
+    """The run's options out of the command line's."""
+    from beamdeploy.survey import Options
+
+    return Options(
+        accept_new=accept_new,
+        skip_blocked=skip_blocked,
+        lock_wait=rollout.lock_wait,
+        serial=rollout.serial,
+        canary=rollout.canary,
+        max_fail=rollout.max_fail,
+        action=action,
+    )
 
 
 def load_wanted(recipe: str, overrides: Iterable[tuple[str, str]]) -> tuple[Recipe, Lock | None]:

@@ -188,7 +188,7 @@ def test_hooks_are_told_and_a_failing_one_stops_before_the_server(
 def test_a_connection_that_is_lost_during_the_pull_is_taken_up_again(job: Job, clean_host: LabHost) -> None:
     run = started(job, "apply")
     wait_for_phase(run, "pull")
-    clean_host.run("sh", "-c", "kill -9 $(pgrep -f 'sshd: root@notty')")
+    clean_host.run("sh", "-c", "kill -9 $(pgrep -f '[s]shd: root@notty')")
     out, err = run.communicate(timeout=120)
     assert run.returncode == 0, out + err
     assert "again: the connection was lost during the pull" in err
