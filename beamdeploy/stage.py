@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from beamdeploy import errors
 from beamdeploy.errors import HostError, InputError, Problem
@@ -21,13 +20,13 @@ from beamdeploy.render import Spec
 from beamdeploy.run import Run, SayHost, told
 from beamdeploy.verify import question
 from beamdeploy.weights import hub
+from beamdeploy.weights.holders import HERE, Borrowed, Holders
 from beamdeploy.weights.hashing import Hashes, hash_folders
 from beamdeploy.weights.listing import is_read
 from beamdeploy.weights.staging import human
 from beamdeploy.weights.transfer import Load, Place, from_here, from_host, from_hub, part
 
 Say = Callable[[str, str], None]
-HERE = "this machine"
 NEAR = 1 << 20
 """Bytes that a file system keeps for itself, about, when a folder is filled."""
 
@@ -42,34 +41,6 @@ class From:
     @property
     def hub(self) -> bool:
         return self.host is None and self.path is None
-
-
-@dataclass
-class Holders:
-    """Who has the weights and is free to send: each sends to one at a time, so that n hosts take about log2(n) rounds.
-
-    This machine sends only while no host has them: its link is used once.
-    """
-
-    free: list[str]
-    sending: int = 0
-    changed: threading.Condition = field(default_factory=threading.Condition)
-
-    def take(self) -> str:
-        """Wait for one that is free."""
-        with self.changed:
-            while not self.free:
-                self.changed.wait()
-            self.sending += 1
-            return self.free.pop(0)
-
-    def give(self, *names: str) -> None:
-        """These are free (again)."""
-        with self.changed:
-            self.free += [name for name in names if name not in self.free]
-            if any(name != HERE for name in self.free):
-                self.free = [name for name in self.free if name != HERE]
-            self.changed.notify_all()
 
 
 @dataclass(frozen=True)
@@ -165,6 +136,17 @@ def _as_source_has_it(shared: Staging, path: str, say: SayHost) -> LockedFolder:
 
 def stage_host(spec: Spec, shared: Staging, say: Say) -> HostReport:
     """One host: each folder looked at, filled, verified, and only then given its name."""
+    sender = Borrowed(shared.holders)
+    done: tuple[str, ...] = ()
+    try:
+        report = _stage_folders(spec, shared, sender, say)
+        done = () if shared.source.hub else (spec.host.name,)
+    finally:
+        sender.give_back(*done)
+    return report
+
+
+def _stage_folders(spec: Spec, shared: Staging, sender: Borrowed, say: Say) -> HostReport:
     session = shared.sessions[spec.host.name]
     outcomes: dict[str, dict[str, object]] = {}
     problems = list(told(session))
@@ -174,12 +156,10 @@ def stage_host(spec: Spec, shared: Staging, say: Say) -> HostReport:
             outcomes[path] = {"outcome": "unchanged", "moved_bytes": 0}
             continue
         _check_room(session, found, wanted)
-        moved = _fill(session, shared, path, found, wanted, say)
+        moved = _fill(session, shared, sender, path, found, wanted, say)
         aside = _finish(session, found.place)
         outcomes[path] = {"outcome": "changed", "moved_bytes": moved}
         problems += [_kept_aside(session, found.place, aside)] if aside else []
-    if not shared.source.hub:
-        shared.holders.give(spec.host.name)
     changed = any(each["outcome"] == "changed" for each in outcomes.values())
     summary = "; ".join(f"{path}: {_said(one)}" for path, one in outcomes.items())
     outcome = "changed" if changed else "unchanged"
@@ -235,7 +215,9 @@ def _bytes(wanted: LockedFolder, names: tuple[str, ...]) -> int:
     return sum(wanted.files[name].size for name in names)
 
 
-def _fill(session: Session, shared: Staging, path: str, found: Found, wanted: LockedFolder, say: Say) -> int:
+def _fill(
+    session: Session, shared: Staging, sender: Borrowed, path: str, found: Found, wanted: LockedFolder, say: Say
+) -> int:
     """Bring what lacks and verify it; what came wrong is brought once more. The bytes that had to move."""
     place, state = found.place, session.host.state_folder
     part(session, "begin", place.final, place.unfinished, f"{path} of {shared.recipe.name}", *found.right)
@@ -249,7 +231,7 @@ def _fill(session: Session, shared: Staging, path: str, found: Found, wanted: Lo
             return moved
         moved += _bytes(wanted, names)
         load = Load(names, sum(one.size for one in wanted.files.values()), _bytes(wanted, right))
-        _bring(session, shared, path, place, wanted, load, say)
+        _bring(session, shared, sender, path, place, wanted, load, say)
         hashes = hash_folders(session, session.host, (place.unfinished,), say).folders[place.unfinished]
         right, wrong = _sorted(hashes, wanted)
         if len(right) == len(wanted.files):
@@ -263,7 +245,14 @@ def _fill(session: Session, shared: Staging, path: str, found: Found, wanted: Lo
 
 
 def _bring(
-    session: Session, shared: Staging, path: str, place: Place, wanted: LockedFolder, load: Load, say: Say
+    session: Session,
+    shared: Staging,
+    sender: Borrowed,
+    path: str,
+    place: Place,
+    wanted: LockedFolder,
+    load: Load,
+    say: Say,
 ) -> None:
     if shared.source.hub:
         at = next(hub.parse_source(f.source) for f in wanted_folders(shared.recipe) if f.path == path)
@@ -274,16 +263,13 @@ def _bring(
         from_hub(session, place, hub.Source(at.repository, revision), load, shared.environ, say)
         return
     say("stage", "waiting for one that has it")
-    holder = shared.holders.take()
+    holder = sender.take()
     say("stage", f"from {holder}")
-    try:
-        if holder == HERE:
-            from_here(shared.here, session, place, posixpath.join(str(shared.source.path), path), load, say)
-        else:
-            folder = posixpath.join(shared.roots[holder], path)
-            from_host(session, place, shared.sessions[holder], folder, load, shared.streams, say)
-    finally:
-        shared.holders.give(holder)
+    if holder == HERE:
+        from_here(shared.here, session, place, posixpath.join(str(shared.source.path), path), load, say)
+    else:
+        folder = posixpath.join(shared.roots[holder], path)
+        from_host(session, place, shared.sessions[holder], folder, load, shared.streams, say)
 
 
 def _finish(session: Session, place: Place) -> str | None:
