@@ -17,6 +17,23 @@ from paramiko.common import (
 
 from beamdeploy.sandbox import commands, place, ports
 
+REPLY_SECONDS = 2.0
+"""So long a command waits for the answer to its request; a client need not ask for one."""
+
+
+class Connection(paramiko.Transport):
+    """A connection that tells when its own thread has answered a request, which paramiko has no call for."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self.waiting: list[threading.Event] = []
+
+    def _send_user_message(self, message: paramiko.Message) -> None:
+        super()._send_user_message(message)  # type: ignore[misc]  # as paramiko's own channels call it
+        if threading.current_thread() is self:
+            while self.waiting:
+                self.waiting.pop().set()
+
 
 class Login(paramiko.ServerInterface):
     """One connection: a user with the sandbox's key; commands and ways to ports as they are asked for."""
@@ -25,6 +42,7 @@ class Login(paramiko.ServerInterface):
         self.folder = folder
         self.user_key = user_key
         self.ways: dict[int, socket.socket] = {}
+        self.channels: tuple[paramiko.Channel, ...] = ()
 
     def get_allowed_auths(self, username: str) -> str:
         return "publickey"
@@ -37,8 +55,17 @@ class Login(paramiko.ServerInterface):
         return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        threading.Thread(target=commands.run, args=(self.folder, channel, command), daemon=True).start()
+        # a short command must not end, and close its channel, before the answer that it was started
+        answered = threading.Event()
+        transport = channel.get_transport()
+        assert isinstance(transport, Connection)
+        transport.waiting.append(answered)
+        threading.Thread(target=self._run, args=(channel, command, answered), daemon=True).start()
         return True
+
+    def _run(self, channel: paramiko.Channel, command: bytes, answered: threading.Event) -> None:
+        answered.wait(REPLY_SECONDS)
+        commands.run(self.folder, channel, command)
 
     def check_channel_env_request(self, channel: paramiko.Channel, name: bytes, value: bytes) -> bool:
         return False
@@ -64,6 +91,8 @@ class Login(paramiko.ServerInterface):
 
     def opened(self, channel: paramiko.Channel) -> None:
         """A channel is open; one to a port starts to carry."""
+        # paramiko closes a channel that nobody holds, and the request for its command may still be on its way
+        self.channels = (*(each for each in self.channels if not each.closed), channel)
         way = self.ways.pop(channel.get_id(), None)
         if way is None:
             return

@@ -19,7 +19,7 @@ from pathlib import Path
 import paramiko
 
 from beamdeploy.sandbox import keys, locks, place
-from beamdeploy.sandbox.login import Login
+from beamdeploy.sandbox.login import Connection, Login
 
 TICK = 0.25
 
@@ -90,7 +90,7 @@ def _welcome(
     # Nagle's algorithm would cost every command tens of milliseconds
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _touch(folder)
-    transport = paramiko.Transport(connection)
+    transport = Connection(connection)
     transport.local_version = "SSH-2.0-beamdeploy_sandbox"
     transport.add_server_key(host_key)
     login = Login(folder, user_key)
