@@ -20,8 +20,8 @@ from beamdeploy.render import Spec
 from beamdeploy.run import Run, SayHost, told
 from beamdeploy.verify import question
 from beamdeploy.weights import hub
-from beamdeploy.weights.holders import HERE, Borrowed, Holders
 from beamdeploy.weights.hashing import Hashes, hash_folders
+from beamdeploy.weights.holders import HERE, Borrowed, Holders
 from beamdeploy.weights.listing import is_read
 from beamdeploy.weights.staging import human
 from beamdeploy.weights.transfer import Load, Place, from_here, from_host, from_hub, part
