@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from beamdeploy import hardware
+from beamdeploy.engines.traits import traits
 from beamdeploy.errors import Problem
 from beamdeploy.image import ImageRef, digest_of, parse_reference, repository
 from beamdeploy.label import read_labels
@@ -237,6 +238,7 @@ def _folder(spec: Spec, path: str, field: str, role: str, quantization: str | No
         field=field,
         role=role,
         quantization=quantization,
+        quantizes=quantization in (known.online if (known := traits(recipe.engine.name)) else ()),
         tensor_parallel=recipe.engine.tensor_parallel,
         num_speculative_tokens=speculative.num_speculative_tokens if speculative else None,
         method=speculative.method if speculative else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -456,3 +457,14 @@ def test_a_context_longer_than_the_models(root: Path) -> None:
 
 def test_a_context_of_a_model_that_names_none_is_a_note(root: Path) -> None:
     assert [level for level, _ in limited(root, length=131072, config={"model_type": "beam"})] == ["info"]
+
+
+def test_an_engine_that_quantizes_while_it_loads_takes_an_unquantized_checkpoint(root: Path) -> None:
+    config = json.loads((root / "nvfp4" / "config.json").read_text())
+    config.pop("quantization_config", None)
+    write(root / "nvfp4", {"config.json": json.dumps(config)})
+    (root / "nvfp4" / "hf_quant_config.json").unlink(missing_ok=True)
+    plain = Folder("nvfp4", f"{root}/nvfp4", "model.weights.path", quantization="fp8")
+    facts = weights(root, "nvfp4")
+    assert [problem.rule for problem in check(plain, facts)] == ["BD214"]
+    assert check(replace(plain, quantizes=True), facts) == ()

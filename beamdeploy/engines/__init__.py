@@ -17,6 +17,7 @@ class EngineFacts:
     """What beamdeploy must know of an engine. `port`: inside the container; `stop_timeout`: seconds, worst case.
 
     `ready`: the path that answers 200 when the engine can serve; `catalog`: the default flag catalog.
+    `checkpoint_says`: values of quantization.weights that it reads in the checkpoint and that are not passed.
     """
 
     name: str
@@ -26,6 +27,7 @@ class EngineFacts:
     reasoning_field: str
     stop_timeout: int
     catalog: str
+    checkpoint_says: tuple[str, ...] = ()
 
 
 def folder() -> Traversable:
@@ -43,4 +45,5 @@ def engine_facts(name: str) -> EngineFacts:
     if name not in names():
         raise InputError([Problem(f"engine.name: there is no engine {name!r}", f"Known: {', '.join(names())}.")])
     text = (folder() / name / "engine.yaml").read_text(encoding="utf-8")
-    return EngineFacts(**yaml.safe_load(text))
+    read = yaml.safe_load(text)
+    return EngineFacts(**{**read, "checkpoint_says": tuple(read.get("checkpoint_says", ()))})

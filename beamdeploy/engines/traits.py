@@ -25,7 +25,10 @@ class Traits:
     ("needed", "refused", "free"). `tokens`: how num_speculative_tokens counts ("block", "drafts", "window").
     `families`: attention family → backends; `windowed`: those that honour a drafter's sliding window.
     `needs`: combinations that are refused; `online`: methods that quantize an unquantized checkpoint while loading.
+    `refuses`: combinations, as `needs`, of a model or on GPUs. `step`: how a step's tokens are limited.
+    `graph_unit`: what max_cudagraph_capture_size counts, "requests" or "tokens".
     `stop`: (flag, its default, factor, seconds on top): the longest stop. `startup`: (flag, its default in seconds).
+    `startup_env`: the same as a variable, which counts with several API servers only.
     """
 
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -43,12 +46,16 @@ class Traits:
     windowed: tuple[str, ...] = ()
     stop: tuple[str, int, int, int] | None = None
     startup: tuple[str, int] | None = None
+    startup_env: tuple[str, int] | None = None
     long_context: str = ""
     key_flags: tuple[str, ...] = ()
     key_env: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()
     env_prefixes: tuple[str, ...] = ()
     needs: tuple[Mapping[str, Any], ...] = ()
+    refuses: tuple[Mapping[str, Any], ...] = ()
+    step: str = ""
+    graph_unit: str = ""
     online: tuple[str, ...] = ()
     served_name_without: str = ""
 

@@ -61,12 +61,24 @@ def _yaml(value: Any) -> str:
 
 def _capture(subject: Subject) -> Iterator[Finding]:
     largest, seqs = subject.recipe.engine.max_cudagraph_capture_size, subject.recipe.engine.max_num_seqs
-    if subject.recipe.engine.name not in ("tokenspeed", "sglang") or not largest or seqs is None:
+    unit = subject.traits.graph_unit
+    if not unit or not largest or seqs is None:
         return
-    if largest != seqs:
-        rest = "batches above it run without graphs" if largest < seqs else "graphs above it take memory for nothing"
-        what = f"engine.max_cudagraph_capture_size: {largest} and engine.max_num_seqs: {seqs} differ: {rest}"
-        yield Finding("engine.max_cudagraph_capture_size", what, "Make them one number, unless it is meant.")
+    width = width_of(subject) if unit == "tokens" else 1
+    fitting = seqs * width
+    if largest != fitting:
+        rest = "batches above it run without graphs" if largest < fitting else "graphs above it take memory for nothing"
+        said = f"engine.max_cudagraph_capture_size: {largest} and engine.max_num_seqs: {seqs}"
+        each = f", each of {width} tokens," if width > 1 else ""
+        what = f"{said}{each} differ: {rest}"
+        remedy = f"{subject.recipe.engine.name} counts {unit}: write {fitting}, unless another number is meant."
+        yield Finding("engine.max_cudagraph_capture_size", what, remedy)
+
+
+def width_of(subject: Subject) -> int:
+    """The tokens that a decoding request has in a step: one, and those that are drafted."""
+    speculative = subject.recipe.speculative
+    return 1 + (speculative.num_speculative_tokens or 0) if speculative else 1
 
 
 RULES = (
@@ -85,8 +97,8 @@ RULES = (
         "BD376",
         "CUDA graphs are captured for other batches than are served",
         "info",
-        "TokenSpeed and SGLang count requests: larger batches than the largest graph run slower, graphs for larger "
-        "batches than max_num_seqs take memory and are never used.",
+        "TokenSpeed and SGLang count requests, vLLM counts tokens: a request has as many in a step as are drafted, and "
+        "one. Larger batches than the largest graph run slower; graphs for larger ones are never used.",
         "engine:\n  max_num_seqs: 8\n  max_cudagraph_capture_size: 64  # <-",
         "engine:\n  max_num_seqs: 8\n  max_cudagraph_capture_size: 8",
         "TokenSpeed 0.1.1 runtime/utils/server_args.py:2911",

@@ -100,6 +100,7 @@ def _timeout(subject: Subject) -> Iterator[Finding]:
 
 
 def _startup(subject: Subject) -> Iterator[Finding]:
+    yield from _startup_env(subject)
     if subject.traits.startup is None:
         return
     flag, default = subject.traits.startup
@@ -109,6 +110,20 @@ def _startup(subject: Subject) -> Iterator[Finding]:
     if seconds(timeout) > limit:
         what = f"ready.timeout: {timeout} is longer than the engine waits for itself ({flag} {limit} s)"
         yield Finding("ready.timeout", what, f"Add {flag[2:]}: {seconds(timeout)} to engine.args, or wait less long.")
+
+
+def _startup_env(subject: Subject) -> Iterator[Finding]:
+    """vLLM's limit is a variable, and counts when there are several API servers: with replicas, or asked for."""
+    several = (subject.recipe.engine.data_parallel or 1) > 1 or (whole(subject.argument("--api-server-count")) or 1) > 1
+    if subject.traits.startup_env is None or not several:
+        return
+    name, default = subject.traits.startup_env
+    given = whole(subject.recipe.container.env.get(name))
+    limit = default if given is None else given
+    timeout = subject.recipe.source["ready"]["timeout"]
+    if seconds(timeout) > limit:
+        what = f"ready.timeout: {timeout} is longer than the engine waits for itself ({name} {limit} s)"
+        yield Finding("ready.timeout", what, f'Add {name}: "{seconds(timeout)}" to container.env, or wait less long.')
 
 
 RULES = (
@@ -190,10 +205,11 @@ RULES = (
         "BD407",
         "The engine gives up before beamdeploy does",
         "warning",
-        "TokenSpeed ends itself when its engine is not up within --engine-startup-timeout, an hour unless it is given.",
+        "TokenSpeed ends itself when its engine is not up within --engine-startup-timeout, an hour unless it is given. "
+        "vLLM with several API servers, as with replicas, ends after VLLM_ENGINE_READY_TIMEOUT_S, which is 600 s.",
         "ready:\n  timeout: 2h  # <-",
         "ready:\n  timeout: 2h\nengine:\n  args:\n    engine-startup-timeout: 7200",
-        "TokenSpeed 0.1.1 cli/_argsplit.py",
+        "TokenSpeed 0.1.1 cli/_argsplit.py; vLLM 0.33.0 envs.py:813",
         _startup,
     ),
 )

@@ -44,8 +44,10 @@ def _capability(subject: Subject) -> Iterator[Finding]:
 
 def _checkpoint(subject: Subject) -> Iterator[Finding]:
     method, variant = subject.recipe.quantization.weights, subject.variant
-    if variant is None or method is None or method in variant.quantization or method in subject.traits.online:
+    if variant is None or method is None or method in variant.quantization:
         return
+    if method in subject.traits.online and not variant.quantization:
+        return  # quantized while it is loaded
     repo = repo_of(subject.recipe.model.weights.source)
     what = f"quantization.weights: {method}, but model.weights.source {repo} is {variant.name}"
     if not variant.quantization:

@@ -55,6 +55,8 @@ def unknown(subject: Subject, setting: str) -> Finding | None:
     flag = subject.flag(flags[0]) if flags else None
     if value is None or flag is None or not isinstance(value, str):
         return None
+    if setting == "quantization.weights" and subject.engine and value in subject.engine.checkpoint_says:
+        return None
     return verdict(subject, flag, value, tuple(setting.split(".")))
 
 

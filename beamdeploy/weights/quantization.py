@@ -43,9 +43,15 @@ def config(host_path: str, facts: Weights) -> tuple[Mapping[str, Any], tuple[Pro
 
 
 def check(
-    host_path: str, wanted: str | None, role: str, config: Mapping[str, Any], facts: Weights
+    host_path: str,
+    wanted: str | None,
+    role: str,
+    config: Mapping[str, Any],
+    facts: Weights,
+    *,
+    quantizes: bool = False,
 ) -> Iterator[Problem]:
-    """One problem where recipe and files, or the two files, do not agree."""
+    """One problem where recipe and files, or the two files, do not agree. `quantizes`: the engine, while it loads."""
     if role != "target" or not config:
         return
     hf_quant = _mapping(facts.texts.get(HF_QUANT, "{}"))
@@ -57,6 +63,8 @@ def check(
     if wanted is None or _plain(wanted) in NONE:
         if told and wanted is not None:
             yield _differs(host_path, f"`quantization.weights: {wanted}`", quoted)
+    elif not told and quantizes:
+        return
     elif not told:
         yield _unquantized(host_path, wanted, facts)
     elif not all(agrees(wanted, method) for _, _, method in told):

@@ -21,7 +21,8 @@ class Folder:
     """One staged folder as the recipe sees it.
 
     `path` is relative to the host's model_dir, `host_path` absolute; `field` is the recipe's ("model.weights.path").
-    `role` is "target" or "drafter"; `quantization` what the recipe asks for. `num_speculative_tokens` and `method`
+    `role` is "target" or "drafter"; `quantization` what the recipe asks for; `quantizes`: the engine can make it of an
+    unquantized checkpoint while it loads. `num_speculative_tokens` and `method`
     matter for a drafter, `max_model_len` for a target. `gpus`: how many the recipe has. `chat_template`: the recipe
     brings its own, so none is needed here.
     """
@@ -31,6 +32,7 @@ class Folder:
     field: str
     role: str = "target"
     quantization: str | None = None
+    quantizes: bool = False
     tensor_parallel: int | None = None
     num_speculative_tokens: int | None = None
     method: str | None = None
@@ -61,7 +63,9 @@ def check(folder: Folder, facts: Weights | None) -> tuple[Problem, ...]:
     return (
         *findings,
         *unread,
-        *quantization.check(folder.host_path, folder.quantization, folder.role, config, facts),
+        *quantization.check(
+            folder.host_path, folder.quantization, folder.role, config, facts, quantizes=folder.quantizes
+        ),
         *limits.check_heads(folder.host_path, folder.tensor_parallel, folder.gpus, config),
         *limits.check_length(folder.host_path, folder.role, folder.engine, folder.max_model_len, config),
         *drafter.check(folder.role, folder.method, folder.engine, folder.num_speculative_tokens, config),
