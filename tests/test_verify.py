@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from beamdeploy.remote import Session, open_session
 from beamdeploy.render import Spec, render
 from beamdeploy.sandbox import checkpoint
 from beamdeploy.verify import Depth, Reference, reference_of, verify_host
+from beamdeploy.weights.hashing import script
 from beamdeploy.weights.listing import is_read
 from tests.checkpoint import lfs_pointer
 
@@ -293,6 +295,24 @@ def test_what_the_hub_says_is_compared_when_there_is_no_lock(session: Session, m
     reference = Reference(folders, dict.fromkeys(folders, "the hub"))
     report = verify_host(session, wanted, reference, Depth(deep=True), lambda phase, detail: None)
     assert (report.exit, any("other content than the hub says" in what for what in errors(report))) == (3, True)
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox", "busybox-tools"])
+def test_every_shell_and_busybox_alone_hash_the_same(models: Path, tmp_path: Path, shell: str) -> None:
+    program = shutil.which(shell.partition("-")[0])
+    if program is None:
+        pytest.skip(f"there is no {shell}")
+    words, env = [program, *(["sh"] if shell == "busybox" else [])], dict(os.environ)
+    if shell == "busybox-tools":
+        (tmp_path / "bin").mkdir()
+        for name in subprocess.run((program, "--list"), capture_output=True, text=True, check=True).stdout.split():
+            (tmp_path / "bin" / name).symlink_to(program)
+        words, env = [str(tmp_path / "bin" / "sh")], {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
+    args = ("deep", "n", str(tmp_path / "state"), "always", "2", "1", str(models / "nvfp4"))
+    done = subprocess.run((*words, "-c", script(), *args), capture_output=True, text=True, env=env, check=True)
+    lines = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("@@n H")]
+    expected = {str(models / "nvfp4" / name): one.sha256 for name, one in files_of(models / "nvfp4").items()}
+    assert ({path: sum for _, sum, path in lines}, done.stderr) == (expected, "")
 
 
 def test_progress_says_bytes(session: Session, models: Path) -> None:
