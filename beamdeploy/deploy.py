@@ -17,7 +17,7 @@ from beamdeploy.outcome import HostReport, Report
 from beamdeploy.recipe import Recipe
 from beamdeploy.render import Spec, render
 from beamdeploy.run import Run, SayHost
-from beamdeploy.survey import Options, Planned, look_at_all
+from beamdeploy.survey import Options, Planned, Seen, look_at_all, only_look_at_all
 
 if TYPE_CHECKING:
     from beamdeploy.act import Acted
@@ -45,9 +45,12 @@ def specs_of(
 
 
 def plan(specs: tuple[Spec, ...], options: Options, say: SayHost) -> Report:
-    """What apply would do. Exit CHANGES_PENDING is the caller's to ask for: see `pending`."""
+    """What apply would do, by a look that cannot change anything.
+
+    Exit CHANGES_PENDING is the caller's to ask for: see `pending`.
+    """
     with ExitStack() as stack:
-        looked = look_at_all(specs, options, Run(stack, say))
+        looked = only_look_at_all(specs, options, Run(stack, say))
         reports = tuple(_planned(name, found) for name, found in looked.items())
     return Report("Plan", errors.worst(report.exit for report in reports), reports)
 
@@ -96,7 +99,7 @@ def _unpinned(recipe: Recipe) -> Problem:
     )
 
 
-def _planned(name: str, found: Planned | HostError) -> HostReport:
+def _planned(name: str, found: Planned | Seen | HostError) -> HostReport:
     return recap.failed(name, found) if isinstance(found, HostError) else recap.planned(found.spec, found.plan)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.remote import Session
+from beamdeploy.remote import Looker, Result, Session
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -26,6 +26,32 @@ class Answer:
     reason: str = ""
 
 
+GET = """
+if command -v curl >/dev/null; then
+  exec curl --silent --show-error --max-time "$2" --write-out '\\n%{http_code}' "$1"
+fi
+command -v wget >/dev/null || exit 127
+wget -q -O - -T "$2" "$1"
+status=$?
+case $status in 0) printf '\\n200' ;; 8) printf '\\n503' ;; *) exit $status ;; esac
+"""
+"""GET $1 within $2 seconds, with the status as last line. wget ends with 8, and no body, for what is not 2xx."""
+
+
+def get(session: Looker, address: str, port: int, path: str, *, timeout: float = 10) -> Answer:
+    """GET `path` through the session; by a tool of the host where forwarding is forbidden. HostError: see `ask`."""
+    try:
+        return ask_over_channel(session, address, port, path, timeout=timeout)
+    except HostError as error:
+        if not _is_forbidden(error):
+            raise
+        limit = max(1, round(timeout))
+        result = session.script(GET, (f"http://{_reached(address)}:{port}{path}", str(limit)), timeout=limit + 5)
+        if result.exit == 127:
+            raise _without_tool(error) from error
+        return _with_status(result, "the host's curl or wget got no answer")
+
+
 def ask(
     session: Session, address: str, port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout: float = 10
 ) -> Answer:
@@ -33,16 +59,18 @@ def ask(
 
     HostError: the server forbids forwarding and has neither curl nor wget. `address` is one of the host's own.
     """
+    if body is None:
+        return get(session, address, port, path, timeout=timeout)
     try:
         return ask_over_channel(session, address, port, path, body=body, timeout=timeout)
     except HostError as error:
-        if not any("AllowTcpForwarding" in problem.what + problem.remedy for problem in error.problems):
+        if not _is_forbidden(error):
             raise
         return _with_a_tool_there(session, f"http://{_reached(address)}:{port}{path}", body, timeout, error)
 
 
 def ask_over_channel(
-    session: Session, address: str, port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout: float = 10
+    session: Looker, address: str, port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout: float = 10
 ) -> Answer:
     """The same over a channel only; may be called beside a command that runs. HostError: forwarding is forbidden."""
     # here, where others wait for the host: its import costs 12 ms
@@ -81,28 +109,40 @@ def _send(connection: HTTPConnection, path: str, body: Mapping[str, Any] | None)
         connection.request("POST", path, json.dumps(body).encode(), headers)
 
 
+def _is_forbidden(error: HostError) -> bool:
+    return any("AllowTcpForwarding" in problem.what + problem.remedy for problem in error.problems)
+
+
+def _without_tool(forbidden: HostError) -> HostError:
+    problem = forbidden.problems[0]
+    return HostError(Problem(problem.what, f"{problem.remedy} Or install curl or wget there.", problem.where))
+
+
 def _with_a_tool_there(
-    session: Session, url: str, body: Mapping[str, Any] | None, timeout: float, forbidden: HostError
+    session: Session, url: str, body: Mapping[str, Any], timeout: float, forbidden: HostError
 ) -> Answer:
     limit = str(max(1, round(timeout)))
-    posted = json.dumps(body) if body is not None else ""
     curl = ("curl", "--silent", "--show-error", "--max-time", limit, "--write-out", "\n%{http_code}")
-    data = ("--header", "Content-Type: application/json", "--data-raw", posted) if body is not None else ()
+    data = ("--header", "Content-Type: application/json", "--data-raw", json.dumps(body))
     result = session.run((*curl, *data, url), timeout=round(timeout) + 5)
     if result.exit == 127:
-        return _with_wget(session, url, posted, limit, forbidden)
+        return _with_wget(session, url, json.dumps(body), limit, forbidden)
+    return _with_status(result, "curl got no answer")
+
+
+def _with_status(result: Result, otherwise: str) -> Answer:
+    """What a tool printed: the body, and the status as its last line."""
     text, _, status = result.out.rstrip("\n").rpartition("\n")
     if not result.ok or not status.isdigit() or status == "000":
-        return Answer(None, reason=result.err.strip() or "curl got no answer")
+        return Answer(None, reason=result.err.strip() or otherwise)
     return Answer(int(status), text)
 
 
 def _with_wget(session: Session, url: str, posted: str, limit: str, forbidden: HostError) -> Answer:
-    data = (f"--post-data={posted}", "--header=Content-Type: application/json") if posted else ()
+    data = (f"--post-data={posted}", "--header=Content-Type: application/json")
     result = session.run(("wget", "-q", "-O", "-", "-T", limit, *data, url), timeout=int(limit) + 5)
     if result.exit == 127:
-        problem = forbidden.problems[0]
-        raise HostError(Problem(problem.what, f"{problem.remedy} Or install curl or wget there.", problem.where))
+        raise _without_tool(forbidden)
     # wget exits 8 for an answer that is not 2xx and shows no body then
     return (
         Answer(200, result.out) if result.ok else Answer(503 if result.exit == 8 else None, reason=result.err.strip())

@@ -15,7 +15,7 @@ from beamdeploy.outcome import HostReport
 from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.record import Entry, append
 from beamdeploy.render import Spec
-from beamdeploy.run import Run, now, started_by
+from beamdeploy.run import Run, now, started_by, to_look
 from beamdeploy.smoke import summary
 from beamdeploy.startup import decisions
 from beamdeploy.survey import Options, Planned, looked
@@ -69,7 +69,7 @@ def _carry_out(planned: Planned, options: Options, say: Callable[[str, str], Non
     owner = f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
     with locked(session, spec.recipe.name, owner, wait=options.lock_wait, say=say):
         say("look", "again, under the lock")
-        _check_unmoved(planned, plan_apply(spec, look_again(session, spec, planned.secrets)))
+        _check_unmoved(planned, plan_apply(spec, look_again(to_look(session), spec, planned.secrets)))
         return _recorded(planned, options, say)
 
 

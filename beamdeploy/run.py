@@ -10,9 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from beamdeploy import endpoint, look, secrets
 from beamdeploy.errors import Problem
 from beamdeploy.inventory import Host
-from beamdeploy.remote import Session, open_session
+from beamdeploy.remote import Looker, Session, open_session
+from beamdeploy.remote.read_only import ReadOnly
 
 SayHost = Callable[[str, str, str], None]
 """Progress: (host, phase, detail)."""
@@ -33,6 +35,10 @@ class Run:
         self.stack.callback(session.close)
         return session
 
+    def opened_to_look(self, host: Host, *, accept_new: bool) -> ReadOnly:
+        """The same for a command that must not change the host: nothing that could write passes."""
+        return to_look(self.opened(host, accept_new=accept_new))
+
     def sayer(self, host: str) -> Callable[[str, str], None]:
         """The progress of one host."""
 
@@ -43,7 +49,12 @@ class Run:
         return say
 
 
-def told(session: Session) -> tuple[Problem, ...]:
+def to_look(session: Session) -> ReadOnly:
+    """What a look may do with a session: run the scripts that only read, and ask a server over HTTP."""
+    return ReadOnly(session, (look.script(), secrets.COMPARE, endpoint.GET))
+
+
+def told(session: Looker) -> tuple[Problem, ...]:
     """What an open session has to tell, such as which new host key was stored where."""
     where = f"{session.host.name}: connect"
     return tuple(Problem(note, where=where, level="info") for note in session.notes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.look.facts import Secrets
 from beamdeploy.recipe import Recipe
-from beamdeploy.remote import Session
+from beamdeploy.remote import Looker, Session
 
 # $1 folder; stdin: lines NAME=VALUE; then $2… pairs of NAME and a file of the host.
 _ENV = """
@@ -33,7 +33,7 @@ printf '%s %s\\n' "$key" "$(printf '%s:%s' "$key" "$text" | sha256sum | cut -c 1
 mv "$dir/secrets.new" "$dir/secrets.env"
 """
 )
-_COMPARE = (
+COMPARE = (
     _ENV
     + """
 [ -r "$dir/secrets.env" ] && read -r key sum < "$dir/secrets.sum" || { echo absent; exit; }
@@ -55,9 +55,9 @@ def given(recipe: Recipe, environ: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def compare(session: Session, recipe: Recipe, text: str) -> Secrets:
+def compare(session: Looker, recipe: Recipe, text: str) -> Secrets:
     """What the host has against `text` and the host's own files. HostError: it cannot be told."""
-    result = session.script(_COMPARE, _arguments(session, recipe), timeout=60, stdin=text.encode())
+    result = session.script(COMPARE, _arguments(session, recipe), timeout=60, stdin=text.encode())
     state, used_by = [*result.out.split(), "", ""][:2]
     if not result.ok or state not in ("same", "rotated", "absent"):
         raise _failure(session, result.err)
@@ -115,11 +115,11 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _arguments(session: Session, recipe: Recipe) -> tuple[str, ...]:
+def _arguments(session: Looker, recipe: Recipe) -> tuple[str, ...]:
     there = [(name, source["host_file"]) for name, source in recipe.container.secrets.items() if "host_file" in source]
     return (f"{session.host.state_folder}/{recipe.name}", *(word for pair in there for word in pair))
 
 
-def _failure(session: Session, said: str) -> HostError:
+def _failure(session: Looker, said: str) -> HostError:
     what = f"the secrets could not be read or written on the host: {said.strip()[-200:]}"
     return HostError(Problem(what, "Check container.secrets and state_dir.", f"{session.host.name}: secrets"))

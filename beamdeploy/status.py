@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from beamdeploy import errors
-from beamdeploy.endpoint import Answer, ask
+from beamdeploy.endpoint import Answer, get
 from beamdeploy.engines import engine_facts, names
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.fleet import each
@@ -19,8 +19,8 @@ from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Container, Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.preflight import PREVIOUS
-from beamdeploy.remote import Session, open_session
-from beamdeploy.run import told
+from beamdeploy.remote import Looker, Session, open_session
+from beamdeploy.run import to_look, told
 
 
 @dataclass(frozen=True)
@@ -66,24 +66,31 @@ def status(
 
     def work(host: str) -> Looked:
         with open_session(by_name[host], accept_new=accept_new) as session:
-            facts = look(session, Question(name=name, docker=by_name[host].docker_words, need_gpus=deep))
-            found = deployments(session, facts, name, digests.get(host))
-            if not deep:
-                return Looked(found, facts, told(session))
-            examined = [_deep(session, by_name[host], facts, each) for each in found]
-            problems = (problem for _, own in examined for problem in own)
-            return Looked(tuple(each for each, _ in examined), facts, (*told(session), *problems))
+            shallow = looked(to_look(session), name, digests.get(host), need_gpus=deep)
+            return _deeply(session, shallow) if deep else shallow
 
     results = each(by_name, work)
     reports = tuple(_report(host, results[host], name) for host in by_name)
     return Report("Status", errors.worst(report.exit for report in reports), reports)
 
 
-def deployments(session: Session, facts: Facts, name: str | None, digest: str | None) -> tuple[Deployment, ...]:
+def looked(looker: Looker, name: str | None, digest: str | None, *, need_gpus: bool = False) -> Looked:
+    """A host and its deployments, by a look that changes nothing."""
+    facts = look(looker, Question(name=name, docker=looker.host.docker_words, need_gpus=need_gpus))
+    return Looked(deployments(looker, facts, name, digest), facts, told(looker))
+
+
+def _deeply(session: Session, shallow: Looked) -> Looked:
+    examined = [_deep(session, session.host, shallow.facts, each) for each in shallow.deployments]
+    problems = (problem for _, own in examined for problem in own)
+    return replace(shallow, deployments=tuple(each for each, _ in examined), notes=(*shallow.notes, *problems))
+
+
+def deployments(looker: Looker, facts: Facts, name: str | None, digest: str | None) -> tuple[Deployment, ...]:
     """The deployments among the containers of a look; each running one is asked whether it is ready."""
     ours = [(each, read_labels(each.labels)) for each in facts.containers]
     return tuple(
-        _deployment(session, container, deployed, digest)
+        _deployment(looker, container, deployed, digest)
         for container, deployed in ours
         if deployed is not None and name in (None, deployed.name) and not container.name.endswith(PREVIOUS)
     )
@@ -113,7 +120,7 @@ def _deep(session: Session, host: Host, facts: Facts, found: Deployment) -> tupl
     return replace(found, seconds=answered.seconds), ()
 
 
-def _deployment(session: Session, container: Container, deployed: Deployed, digest: str | None) -> Deployment:
+def _deployment(looker: Looker, container: Container, deployed: Deployed, digest: str | None) -> Deployment:
     recipe = deployed.recipe
     publish = str(recipe.get("container", {}).get("publish", ""))
     model = str(recipe.get("model", {}).get("served_name", ""))
@@ -126,19 +133,19 @@ def _deployment(session: Session, container: Container, deployed: Deployed, dige
         image=container.image,
         endpoint=f"http://{publish}/v1" if publish else "",
         model=model,
-        ready=_readiness(session, container, recipe.get("engine", {}).get("name"), publish, model),
+        ready=_readiness(looker, container, recipe.get("engine", {}).get("name"), publish, model),
         drifted=None if digest is None else digest != deployed.digest,
         restarts=container.restart_count,
     )
 
 
-def _readiness(session: Session, container: Container, engine: str | None, publish: str, model: str) -> str:
+def _readiness(looker: Looker, container: Container, engine: str | None, publish: str, model: str) -> str:
     if container.state != "running" or not publish or engine not in names():
         return "down"
     address, _, port = publish.rpartition(":")
-    if ask(session, address, int(port), engine_facts(str(engine)).ready).status != 200:
+    if get(looker, address, int(port), engine_facts(str(engine)).ready).status != 200:
         return "loading"
-    return "ready" if _lists(ask(session, address, int(port), "/v1/models"), model) else "wrong model"
+    return "ready" if _lists(get(looker, address, int(port), "/v1/models"), model) else "wrong model"
 
 
 def _lists(answer: Answer, model: str) -> bool:

@@ -11,9 +11,9 @@ from beamdeploy.fleet import each
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
 from beamdeploy.plan import Plan, plan_apply
-from beamdeploy.remote import Session
+from beamdeploy.remote import Looker, Session
 from beamdeploy.render import Spec
-from beamdeploy.run import Run, told
+from beamdeploy.run import Run, to_look, told
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,36 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One host, looked at and planned."""
+class Seen:
+    """One host, looked at and planned; with nothing to carry the plan out."""
 
-    session: Session
     spec: Spec
     plan: Plan
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The same with the open session, for what carries the plan out."""
+
+    spec: Spec
+    plan: Plan
+    session: Session
     secrets: str = field(default="", repr=False)
 
 
 def look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[str, Planned | HostError]:
     """Host → what was found and planned there, or why it could not be asked."""
     by_name = {spec.host.name: spec for spec in specs}
+    return each(by_name, lambda name: looked(by_name[name], options, run))
 
-    def work(name: str) -> Planned:
-        return looked(by_name[name], options, run)
+
+def only_look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[str, Seen | HostError]:
+    """The same through sessions on which nothing can be changed."""
+    by_name = {spec.host.name: spec for spec in specs}
+
+    def work(name: str) -> Seen:
+        looker = run.opened_to_look(by_name[name].host, accept_new=options.accept_new)
+        return Seen(by_name[name], _planned(looker, by_name[name], _secrets(by_name[name]), run))
 
     return each(by_name, work)
 
@@ -55,18 +70,26 @@ def look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[str
 def looked(spec: Spec, options: Options, run: Run) -> Planned:
     """One host, connected, looked at and planned. HostError: it cannot be."""
     session = run.opened(spec.host, accept_new=options.accept_new)
+    text = _secrets(spec)
+    return Planned(spec, _planned(to_look(session), spec, text, run), session, text)
+
+
+def _planned(looker: Looker, spec: Spec, text: str, run: Run) -> Plan:
     run.say(spec.host.name, "look", "")
-    text = secrets.given(spec.recipe, os.environ)
-    made = plan_apply(spec, facts_of(session, spec, text))
-    return Planned(session, spec, replace(made, notes=(*told(session), *made.notes)), text)
+    made = plan_apply(spec, facts_of(looker, spec, text))
+    return replace(made, notes=(*told(looker), *made.notes))
 
 
-def facts_of(session: Session, spec: Spec, text: str) -> Facts:
+def _secrets(spec: Spec) -> str:
+    return secrets.given(spec.recipe, os.environ)
+
+
+def facts_of(looker: Looker, spec: Spec, text: str) -> Facts:
     """One look. For a recipe with secrets one question more, since these travel by stdin alone."""
-    facts = look(session, question(spec))
+    facts = look(looker, question(spec))
     if not spec.recipe.container.secrets:
         return facts
-    return replace(facts, secrets=secrets.compare(session, spec.recipe, text))
+    return replace(facts, secrets=secrets.compare(looker, spec.recipe, text))
 
 
 def question(spec: Spec) -> Question:

@@ -14,7 +14,7 @@ from beamdeploy.look.facts import Facts
 from beamdeploy.look.parse import parse
 
 if TYPE_CHECKING:
-    from beamdeploy.remote import Session
+    from beamdeploy.remote import Looker
 
 SECONDS = 120
 
@@ -39,7 +39,7 @@ class Question:
     http: tuple[tuple[str, int, str], ...] = ()
 
 
-def look(session: Session, question: Question) -> Facts:
+def look(session: Looker, question: Question) -> Facts:
     """Facts of the session's host. HostError: the connection is lost, or the answer is not whole."""
     nonce = secrets.token_hex(8)
     # each in a thread of its own: they take two round trips, as the script does

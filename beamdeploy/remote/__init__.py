@@ -42,6 +42,24 @@ class Held(Protocol):
         ...
 
 
+class Looker(Protocol):
+    """What a look at a host needs of its session, and no more: a `Session` is one, and so is `read_only.ReadOnly`."""
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+    def script(self, text: str, args: Sequence[str], *, timeout: int, stdin: bytes = b"") -> Result:
+        """See `Session.script`."""
+        ...
+
+    def channel(self, port: int, address: str = "127.0.0.1", *, timeout: float = 10.0) -> socket.socket:
+        """See `Session.channel`."""
+        ...
+
+
 class Session(Protocol):
     """An open way to one host. Used by one thread at a time, except `channel`, which any thread may call.
 
@@ -107,4 +125,4 @@ def open_session(host: Host, *, accept_new: bool = False, connect_timeout: int =
     return connect(host, accept_new=accept_new, timeout=connect_timeout)
 
 
-__all__ = ["Held", "Result", "Session", "open_session"]
+__all__ = ["Held", "Looker", "Result", "Session", "open_session"]

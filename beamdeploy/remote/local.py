@@ -91,9 +91,7 @@ class LocalSession:
     ) -> None:
         self.close()
 
-    def _start(
-        self, words: Sequence[str], *, stderr: int, stdin: int = subprocess.DEVNULL
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, words: Sequence[str], *, stderr: int, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         try:
             # A session of its own, since Ctrl-C in the terminal must not reach docker. It starts at home, as over ssh.
             return subprocess.Popen(
