@@ -50,9 +50,9 @@ def plan(specs: tuple[Spec, ...], options: Options, say: SayHost) -> Report:
     Exit CHANGES_PENDING is the caller's to ask for: see `pending`.
     """
     with ExitStack() as stack:
-        looked = only_look_at_all(specs, options, Run(stack, say))
+        looked = only_look_at_all(specs, options, Run(stack, say, options.forks))
         reports = tuple(_planned(name, found) for name, found in looked.items())
-    return Report("Plan", errors.worst(report.exit for report in reports), reports)
+    return recap.shared(Report("Plan", errors.worst(report.exit for report in reports), reports))
 
 
 def pending(report: Report) -> bool:
@@ -63,7 +63,7 @@ def pending(report: Report) -> bool:
 def apply(specs: tuple[Spec, ...], options: Options, say: SayHost, confirm: Confirm) -> Report:
     """Bring the hosts to their specs. `confirm` sees the plans before anything changes and may refuse."""
     with ExitStack() as stack:
-        run = Run(stack, say)
+        run = Run(stack, say, options.forks)
         looked = look_at_all(specs, options, run)
         reports = {name: _planned(name, found) for name, found in looked.items()}
         able = _able(looked)
@@ -78,7 +78,7 @@ def apply(specs: tuple[Spec, ...], options: Options, say: SayHost, confirm: Conf
             reports |= _left(able, reports, "not confirmed")
     # the plans were shown before anything was done
     ended = tuple(replace(report, plan=None) for report in reports.values())
-    return Report(options.action.capitalize(), errors.worst(report.exit for report in ended), ended)
+    return recap.shared(Report(options.action.capitalize(), errors.worst(report.exit for report in ended), ended))
 
 
 def _secret_problems(recipe: Recipe) -> tuple[Problem, ...]:
@@ -136,7 +136,7 @@ def _act_on_all(wave: Mapping[str, Planned], options: Options, run: Run) -> dict
         return execute(wave[name], options, run)
 
     try:
-        results = each(wave, work)
+        results = each(wave, work, at_once=options.forks.hosts)
     except KeyboardInterrupt:
         return {name: recap.interrupted(planned.plan, run.phases.get(name, "")) for name, planned in wave.items()}
     return {name: report(wave[name], result) for name, result in results.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from beamdeploy.errors import HostError
@@ -13,6 +14,17 @@ T = TypeVar("T")
 
 AT_ONCE = 32
 """Connections at the same time. More gains nothing from a controller of a few cores."""
+
+
+@dataclass(frozen=True)
+class Forks:
+    """How many hosts are worked on at the same time, and how many connections are opened at once through a bastion."""
+
+    hosts: int = AT_ONCE
+    through_a_bastion: int = 8
+
+
+AS_USUAL = Forks()
 
 
 def each(names: Iterable[str], work: Callable[[str], T], *, at_once: int = AT_ONCE) -> dict[str, T | HostError]:

@@ -36,7 +36,7 @@ def entries(
 def history(found: dict[str, tuple[Entry, ...] | HostError], number: int | None) -> Report:
     """The report on all entries, or on entry `number` (from 1) of each host."""
     reports = tuple(_report(host, result, number) for host, result in found.items())
-    return Report("History", errors.worst(report.exit for report in reports), reports)
+    return recap.shared(Report("History", errors.worst(report.exit for report in reports), reports))
 
 
 def way_back(

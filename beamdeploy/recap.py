@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from beamdeploy import errors
-from beamdeploy.errors import HostError
-from beamdeploy.outcome import HostReport, PlanLine
+from beamdeploy.errors import HostError, Problem
+from beamdeploy.outcome import HostReport, PlanLine, Report
 from beamdeploy.plan import Plan, Step
 from beamdeploy.render import Spec
 
@@ -29,6 +29,7 @@ _INTERRUPTED = {
     "remove": "a container was being removed: apply again",
     "restore": "the old server was being brought back: beamdeploy status says what runs",
 }
+_BASTION = ": connect: bastion "
 _LOADING = "the new server goes on loading there; watch it with beamdeploy logs -f"
 
 
@@ -47,6 +48,31 @@ def failed(host: str, error: HostError, plan: Plan | None = None) -> HostReport:
     details = {"plan": plan_data(plan)} if plan else {}
     summary = error.problems[0].what.splitlines()[0]
     return HostReport(host, _OUTCOMES.get(error.exit, "failed"), error.exit, summary, details, error.problems)
+
+
+def shared(report: Report) -> Report:
+    """What a bastion did to several hosts is said once, as the run's problem; each host keeps its outcome and line."""
+    behind: dict[Problem, list[str]] = {}
+    for host in report.hosts:
+        for problem in host.problems:
+            if _BASTION in problem.where:
+                behind.setdefault(_of_bastion(problem), []).append(host.name)
+    several = {problem: names for problem, names in behind.items() if len(names) > 1}
+    hosts = tuple(
+        replace(host, problems=tuple(each for each in host.problems if _of_bastion(each) not in several))
+        for host in report.hosts
+    )
+    said = tuple(
+        replace(each, what=f"{each.what}; {len(names)} hosts are behind it: {', '.join(names)}")
+        for each, names in several.items()
+    )
+    return replace(report, hosts=hosts, problems=(*report.problems, *said))
+
+
+def _of_bastion(problem: Problem) -> Problem:
+    """The same, said of the bastion and of no host."""
+    _, mark, bastion = problem.where.partition(_BASTION)
+    return problem.at(f"bastion {bastion}") if mark else problem
 
 
 def not_attempted(report: HostReport, why: str) -> HostReport:

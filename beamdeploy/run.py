@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 
 from beamdeploy import endpoint, look, secrets
 from beamdeploy.errors import Problem
+from beamdeploy.fleet import AS_USUAL, Forks
 from beamdeploy.inventory import Host
 from beamdeploy.remote import Looker, Session, open_session
+from beamdeploy.remote.gates import Gates
 from beamdeploy.remote.read_only import ReadOnly
 
 SayHost = Callable[[str, str, str], None]
@@ -26,12 +28,17 @@ class Run:
 
     stack: ExitStack
     say: SayHost
+    forks: Forks = AS_USUAL
     phases: dict[str, str] = field(default_factory=dict)
+    gates: Gates = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gates = Gates(self.forks.through_a_bastion)
 
     def opened(self, host: Host, *, accept_new: bool) -> Session:
         """An open session that lasts as long as the run."""
         self.say(host.name, "connect", host.address or "")
-        session = open_session(host, accept_new=accept_new)
+        session = open_session(host, accept_new=accept_new, gates=self.gates)
         self.stack.callback(session.close)
         return session
 

@@ -11,7 +11,7 @@ from beamdeploy import errors
 from beamdeploy.endpoint import Answer, get
 from beamdeploy.engines import engine_facts, names
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.health import completion, gpus_inside
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, read_labels
@@ -19,7 +19,9 @@ from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Container, Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.preflight import PREVIOUS
+from beamdeploy.recap import shared
 from beamdeploy.remote import Looker, Session, open_session
+from beamdeploy.remote.gates import Gates
 from beamdeploy.run import to_look, told
 
 
@@ -56,7 +58,13 @@ class Looked:
 
 
 def status(
-    hosts: Iterable[Host], name: str | None, digests: dict[str, str], *, accept_new: bool, deep: bool = False
+    hosts: Iterable[Host],
+    name: str | None,
+    digests: dict[str, str],
+    *,
+    accept_new: bool,
+    deep: bool = False,
+    forks: Forks = AS_USUAL,
 ) -> Report:
     """All deployments, or that of one name. `digests`: host → what the recipe would be there, for drift.
 
@@ -64,14 +72,16 @@ def status(
     """
     by_name = {host.name: host for host in hosts}
 
+    gates = Gates(forks.through_a_bastion)
+
     def work(host: str) -> Looked:
-        with open_session(by_name[host], accept_new=accept_new) as session:
+        with open_session(by_name[host], accept_new=accept_new, gates=gates) as session:
             shallow = looked(to_look(session), name, digests.get(host), need_gpus=deep)
             return _deeply(session, shallow) if deep else shallow
 
-    results = each(by_name, work)
+    results = each(by_name, work, at_once=forks.hosts)
     reports = tuple(_report(host, results[host], name) for host in by_name)
-    return Report("Status", errors.worst(report.exit for report in reports), reports)
+    return shared(Report("Status", errors.worst(report.exit for report in reports), reports))
 
 
 def looked(looker: Looker, name: str | None, digest: str | None, *, need_gpus: bool = False) -> Looked:

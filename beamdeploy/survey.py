@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from beamdeploy import secrets
 from beamdeploy.errors import HostError
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
 from beamdeploy.plan import Plan, plan_apply
@@ -29,6 +29,7 @@ class Options:
     serial: str | None = None
     canary: bool = False
     max_fail: int = 0
+    forks: Forks = AS_USUAL
     action: str = "apply"
 
 
@@ -53,7 +54,7 @@ class Planned:
 def look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[str, Planned | HostError]:
     """Host → what was found and planned there, or why it could not be asked."""
     by_name = {spec.host.name: spec for spec in specs}
-    return each(by_name, lambda name: looked(by_name[name], options, run))
+    return each(by_name, lambda name: looked(by_name[name], options, run), at_once=options.forks.hosts)
 
 
 def only_look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[str, Seen | HostError]:
@@ -64,7 +65,7 @@ def only_look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dic
         looker = run.opened_to_look(by_name[name].host, accept_new=options.accept_new)
         return Seen(by_name[name], _planned(looker, by_name[name], _secrets(by_name[name]), run))
 
-    return each(by_name, work)
+    return each(by_name, work, at_once=options.forks.hosts)
 
 
 def looked(spec: Spec, options: Options, run: Run) -> Planned:

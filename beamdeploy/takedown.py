@@ -11,7 +11,7 @@ from beamdeploy import errors
 from beamdeploy.act import is_there, remove, stop, wait_for_gpus
 from beamdeploy.engines import engine_facts, names
 from beamdeploy.errors import HostError, InputError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.hostlock import locked
 from beamdeploy.inventory import Host
 from beamdeploy.label import NAME, Deployed, read_labels
@@ -19,7 +19,7 @@ from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import Plan, plan_destroy
-from beamdeploy.recap import failed, plan_data, plan_lines
+from beamdeploy.recap import failed, plan_data, plan_lines, shared
 from beamdeploy.record import Entry, append
 from beamdeploy.remote import Session
 from beamdeploy.run import Run, SayHost, now, started_by, told
@@ -46,12 +46,13 @@ def destroy(
     *,
     accept_new: bool,
     lock_wait: float = 0,
+    forks: Forks = AS_USUAL,
 ) -> Report:
     """Take the deployment `name` off the hosts; None: the only one that runs there. InputError: there are several."""
     by_name = {host.name: host for host in hosts}
     with ExitStack() as stack:
-        run = Run(stack, say)
-        looked = each(by_name, lambda host: _look(by_name[host], name, run, accept_new=accept_new))
+        run = Run(stack, say, forks)
+        looked = each(by_name, lambda host: _look(by_name[host], name, run, accept_new=accept_new), at_once=forks.hosts)
         wanted = name or _only(looked.values())
         if wanted is None:
             return _report(looked, _nothing(looked))
@@ -117,7 +118,9 @@ def _take_down(
         for host, found in looked.items()
         if isinstance(found, Looked) and isinstance(plan := plans[host], Plan)
     }
-    results = each(todo, lambda host: _under_lock(*todo[host], name, run.sayer(host), lock_wait))
+    results = each(
+        todo, lambda host: _under_lock(*todo[host], name, run.sayer(host), lock_wait), at_once=run.forks.hosts
+    )
     return {host: _done(host, result, todo[host][1]) for host, result in results.items()}
 
 
@@ -200,4 +203,4 @@ def _refused(report: HostReport) -> HostReport:
 def _report(looked: dict[str, Looked | HostError], reports: dict[str, HostReport]) -> Report:
     notes = {host: told(found.session) for host, found in looked.items() if isinstance(found, Looked)}
     whole = tuple(replace(each, problems=(*notes.get(host, ()), *each.problems)) for host, each in reports.items())
-    return Report("Destroy", errors.worst(report.exit for report in whole), whole)
+    return shared(Report("Destroy", errors.worst(report.exit for report in whole), whole))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from beamdeploy.cli import complete, options
+
+if TYPE_CHECKING:
+    from beamdeploy.fleet import Forks
 
 
 @click.command()
@@ -12,6 +17,7 @@ from beamdeploy.cli import complete, options
 @options.hosts
 @options.lock_wait
 @options.yes
+@options.forks
 @options.output
 def destroy(
     target: str | None,
@@ -22,6 +28,7 @@ def destroy(
     accept_new: bool,
     lock_wait: float,
     yes: bool,
+    forks: Forks,
     output: str,
 ) -> int:
     """Stop and remove a deployment, and look whether it is gone. Weights, images and all else stay.
@@ -37,5 +44,7 @@ def destroy(
     hosts = load_hosts(inventory, limit, model_dir, gpus)
     with Progress() as progress:
         asked = confirm_destroy(progress, yes=yes)
-        report = takedown.destroy(hosts, name, progress.event, asked, accept_new=accept_new, lock_wait=lock_wait)
+        report = takedown.destroy(
+            hosts, name, progress.event, asked, accept_new=accept_new, lock_wait=lock_wait, forks=forks
+        )
     return show(report, output)

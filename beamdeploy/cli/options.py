@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from beamdeploy.cli import complete
+
+if TYPE_CHECKING:
+    from beamdeploy.fleet import Forks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -123,6 +126,17 @@ class Rollout:
     max_fail: int
     order: str
     lock_wait: float
+    forks: Forks
+
+
+def forks(command: F) -> F:
+    """`forks: Forks`"""
+    return click.option(
+        "--forks",
+        callback=_forks,
+        metavar="N[/M]",
+        help="Work on N hosts at a time, and open M connections at a time through one bastion.  [default: 32/8]",
+    )(command)
 
 
 def rollout(command: Callable[..., int]) -> Callable[..., int]:
@@ -130,10 +144,9 @@ def rollout(command: Callable[..., int]) -> Callable[..., int]:
     orders = click.Choice(["inventory", "reverse_inventory", "sorted", "reverse_sorted", "shuffle"])
 
     @wraps(command)
-    def gathered(
-        *words: Any, serial: str | None, canary: bool, max_fail: int, order: str, lock_wait: float, **others: Any
-    ) -> int:
-        return command(*words, rollout=Rollout(serial, canary, max_fail, order, lock_wait), **others)
+    def gathered(*words: Any, **given: Any) -> int:
+        ours = {each.name: given.pop(each.name) for each in fields(Rollout)}
+        return command(*words, rollout=Rollout(**ours), **given)
 
     for option in (
         click.option("--serial", callback=_serial, metavar="N|N%", help="So many hosts at a time.  [default: all]"),
@@ -148,7 +161,7 @@ def rollout(command: Callable[..., int]) -> Callable[..., int]:
         click.option("--order", type=orders, default="inventory", help="In which order, as in Ansible."),
     ):
         gathered = option(gathered)
-    return lock_wait(gathered)
+    return lock_wait(forks(gathered))
 
 
 def lock_wait(command: F) -> F:
@@ -170,6 +183,18 @@ def yes(command: F) -> F:
 def hosts(command: F) -> F:
     """All that says where: inventory, limit, model_dir, gpus, accept_new."""
     return inventory(limit(model_dir(gpus(accept_new(command)))))
+
+
+def _forks(ctx: click.Context, param: click.Parameter, given: str | None) -> Forks:
+    from beamdeploy.fleet import Forks
+
+    if given is None:
+        return Forks()
+    hosts, slash, bastion = given.partition("/")
+    numbers = [hosts, bastion] if slash else [hosts]
+    if not all(number.isascii() and number.isdigit() and int(number) > 0 for number in numbers):
+        raise click.BadParameter(f"{given!r} is not a number of hosts, such as 32, or 32/8", ctx, param)
+    return Forks(int(hosts), int(bastion)) if slash else Forks(int(hosts))
 
 
 def _serial(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:

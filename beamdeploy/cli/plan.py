@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from beamdeploy.cli import options
 from beamdeploy.errors import CHANGES_PENDING, DONE
+
+if TYPE_CHECKING:
+    from beamdeploy.fleet import Forks
 
 
 @click.command()
@@ -17,6 +21,7 @@ from beamdeploy.errors import CHANGES_PENDING, DONE
 @options.templates
 @options.unpinned
 @click.option("--exit-code", is_flag=True, help="End with 10 when apply would change something.")
+@options.forks
 @options.output
 def plan(
     recipe: str,
@@ -29,6 +34,7 @@ def plan(
     templates: str | None,
     unpinned: bool,
     exit_code: bool,
+    forks: Forks,
     output: str,
 ) -> int:
     """Show what `apply` would change on each host, and why. Nothing is changed."""
@@ -41,7 +47,7 @@ def plan(
     hosts = load_hosts(inventory, limit, model_dir, gpus, wanted)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
     with Progress() as progress:
-        report = deploy.plan(specs, Options(accept_new=accept_new), progress.event)
+        report = deploy.plan(specs, Options(accept_new=accept_new, forks=forks), progress.event)
     if exit_code and report.exit == DONE and deploy.pending(report):
         report = replace(report, exit=CHANGES_PENDING)
     return show(report, output)

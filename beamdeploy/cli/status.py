@@ -12,6 +12,7 @@ from beamdeploy.cli import complete, options
 from beamdeploy.errors import DONE
 
 if TYPE_CHECKING:
+    from beamdeploy.fleet import Forks
     from beamdeploy.outcome import Report
 
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="With --watch: the pause between two looks.",
 )
+@options.forks
 @options.output
 def status(
     target: str | None,
@@ -41,6 +43,7 @@ def status(
     deep: bool,
     watch: bool,
     interval: float,
+    forks: Forks,
     output: str,
 ) -> int:
     """Say what beamdeploy runs on each host, since when, and whether it is ready.
@@ -62,7 +65,7 @@ def status(
     name = deployment_name(target)
 
     def looked() -> Report:
-        return look.status(hosts, name, digests, accept_new=accept_new, deep=deep)
+        return look.status(hosts, name, digests, accept_new=accept_new, deep=deep, forks=forks)
 
     return _watched(looked, interval, output) if watch else show(looked(), output)
 

@@ -59,6 +59,7 @@ def rollout_options(
         serial=rollout.serial,
         canary=rollout.canary,
         max_fail=rollout.max_fail,
+        forks=rollout.forks,
         action=action,
     )
 

@@ -6,9 +6,12 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from beamdeploy.inventory import Host
+
+if TYPE_CHECKING:
+    from beamdeploy.remote.gates import Gates
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,13 @@ class Session(Protocol):
     ) -> None: ...
 
 
-def open_session(host: Host, *, accept_new: bool = False, connect_timeout: int = 15) -> Session:
+def open_session(
+    host: Host, *, accept_new: bool = False, connect_timeout: int = 15, gates: Gates | None = None
+) -> Session:
     """An open session. HostError (exit UNREACHABLE) with a remedy for whatever prevents it.
 
     `accept_new`: store the key of a host that no known hosts file names; a key that changed is refused all the same.
+    `gates`: shared by all hosts of a run, so that they do not crowd their bastion.
     """
     # imported here, since fabric and paramiko cost 200 ms and `validate` or `--help` never come here
     if host.connection == "local":
@@ -121,8 +127,9 @@ def open_session(host: Host, *, accept_new: bool = False, connect_timeout: int =
 
         return LocalSession(host)
     from beamdeploy.remote.connect import connect
+    from beamdeploy.remote.gates import Gates
 
-    return connect(host, accept_new=accept_new, timeout=connect_timeout)
+    return connect(host, accept_new=accept_new, timeout=connect_timeout, gates=gates or Gates())
 
 
 __all__ = ["Held", "Looker", "Result", "Session", "open_session"]

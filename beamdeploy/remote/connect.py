@@ -17,6 +17,7 @@ from typing import Any
 
 from beamdeploy.errors import UNREACHABLE, HostError, Problem
 from beamdeploy.inventory import Host
+from beamdeploy.remote.gates import Gates
 from beamdeploy.remote.keys import KeyAuth
 from beamdeploy.remote.known_hosts import HostKeyCheck, algorithms, known_keys
 from beamdeploy.remote.ssh import SshSession
@@ -28,7 +29,7 @@ TRIES = 4
 DEEPEST = 8
 
 
-def connect(host: Host, *, accept_new: bool, timeout: int) -> SshSession:
+def connect(host: Host, *, accept_new: bool, timeout: int, gates: Gates) -> SshSession:
     """An open session; dropped connections are tried again, refusals are not. HostError (exit UNREACHABLE)."""
     # the import costs 200 ms, which the network's own waits hide
     imports = threading.Thread(target=importlib.import_module, args=("fabric",), name="import fabric")
@@ -36,13 +37,25 @@ def connect(host: Host, *, accept_new: bool, timeout: int) -> SshSession:
     target = resolve(host, config_lines(host))
     notes: list[str] = []
     way = _Way(host, accept_new, timeout, notes.append, imports.join)
+    bastion = target.proxy_jump[0] if target.proxy_jump else None
+    try:
+        return _opened(way, target, bastion, gates, notes)
+    except HostError as error:
+        gates.failed(bastion, error)
+        raise
+
+
+def _opened(way: _Way, target: Target, bastion: str | None, gates: Gates, notes: list[str]) -> SshSession:
+    host = way.host
     for pause in pauses():
         try:
-            links = tuple(way.links(target, f"{host.name}: connect", ()))
+            with gates.through(bastion, host.name):
+                links = tuple(way.links(target, f"{host.name}: connect", ()))
             return SshSession(host, links, tuple(notes))
         except _Failure as failure:
             if pause is None or not failure.dropped:
                 raise HostError(failure.problem, exit=UNREACHABLE) from failure.__cause__
+        # not inside the gate: others may pass meanwhile
         time.sleep(pause)
     raise AssertionError("the last pause is None")
 
