@@ -23,7 +23,9 @@ from beamdeploy.recipe import Recipe
 from beamdeploy.run import SayHost
 from beamdeploy.sandbox import lifetime
 from beamdeploy.sandbox.profiles import profile_for, profile_named, profiles
+from beamdeploy.smoke.check import shortened
 from beamdeploy.status import status
+from beamdeploy.survey import Options
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
 PATIENCE = 120
@@ -219,23 +221,28 @@ def _made(name: str, step: Callable[[str, Stage], Step], stage: Stage) -> Step:
 
 
 def _apply(name: str, stage: Stage) -> Step:
-    return _judged(name, _applied(stage))
+    return _judged(name, _applied(stage, lambda plans: True))
 
 
 def _apply_again(name: str, stage: Stage) -> Step:
-    report = _applied(stage)
-    made = _judged(name, report)
-    planned = [line.what for line in report.plan or ()]
-    if made.verdict == PASS and (planned or report.outcome != "unchanged"):
+    """What would change is not done: that it would is the failure."""
+    planned: list[str] = []
+
+    def confirm(plans: tuple[HostReport, ...]) -> bool:
+        planned.extend(shortened(f"{line.what}: {line.reason}", 160) for plan in plans for line in plan.plan or ())
+        return not planned
+
+    made = _judged(name, _applied(stage, confirm))
+    if planned:
         remedy = "What is rendered must be the same each time: look for a value that changes in a template."
-        return replace(made, verdict=FAIL, why=f"the second apply changes again: {', '.join(planned)}", remedy=remedy)
+        return replace(made, verdict=FAIL, why=f"it would change something: {'; '.join(planned)}", remedy=remedy)
     return made
 
 
-def _applied(stage: Stage) -> HostReport:
+def _applied(stage: Stage, confirm: deploy.Confirm) -> HostReport:
     trial = stage.trial
     specs = deploy.specs_of(trial.recipe, (stage.host,), trial.lock, stage.templates)
-    return deploy.apply(specs, deploy.Options(), stage.say, lambda plans: True).hosts[0]
+    return deploy.apply(specs, Options(), stage.say, confirm).hosts[0]
 
 
 def _smoke(name: str, stage: Stage) -> Step:

@@ -72,8 +72,10 @@ def bad(fault: Fault) -> None:
     if not re.search(fault.says, said, re.DOTALL):
         raise Unexpected(f"It does not say the cause ({fault.says}).")
     tell(f"It ended with exit code {fault.exit}, as it has to: {MEANINGS[fault.exit]}.")
-    step("And what is there now? (Exit code 6: not ready, or nothing of that name; 0: it serves.)")
-    run("status", RECIPE, "-i", "sandbox")
+    step("And what is there now?")
+    _, said = run("status", RECIPE, "-i", "sandbox")
+    if not re.search(fault.status, said):
+        raise Unexpected(f"That is not what is there ({fault.status}).")
     step("Take down what may be left.")
     expect(0, "destroy", RECIPE, "-i", "sandbox", "--yes")
 

@@ -34,12 +34,17 @@ class Profile:
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong. `exit`, `says` (a regular expression) and `set` tell how an apply ends with it."""
+    """One thing that is wrong.
+
+    `exit`, `says` and `set` tell how an apply ends with it, `status` what `status` says then; `says` and `status` are
+    regular expressions.
+    """
 
     name: str
     what: str
     exit: int
     says: str
+    status: str
     set: Mapping[str, str] = field(default_factory=dict)
     engine: str | None = None
     load_seconds: float | None = None
