@@ -28,6 +28,8 @@ from beamdeploy.status import status
 from beamdeploy.survey import Options
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
+STAND_INS = ("tokenspeed",)
+"""The engines that a sandbox's image can stand for."""
 PATIENCE = 120
 """Seconds that a start may take: the stand-in engine loads in less than one, whatever a recipe allows the real one."""
 
@@ -115,11 +117,12 @@ def recipe_files(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def trials(wanted: Iterable[tuple[Recipe, Lock | None]], profile: str | None) -> tuple[Trial, ...]:
-    """Each recipe with the profile that it asks for, or the one named. InputError: no profile is such a server."""
+    """Each recipe with the profile that it asks for, or the one named. InputError: what no sandbox can be."""
     wanted = tuple(wanted)
     named = profile_named(profile).name if profile else None
     chosen = [named or _fitting(recipe) for recipe, _ in wanted]
     lacking = [_no_profile(recipe) for (recipe, _), name in zip(wanted, chosen, strict=True) if name is None]
+    lacking += [_no_stand_in(recipe) for recipe, _ in wanted if recipe.engine.name not in STAND_INS]
     if lacking:
         raise InputError(lacking)
     return tuple(
@@ -176,6 +179,11 @@ def _no_profile(recipe: Recipe) -> Problem:
         f"Name one with --profile: {', '.join(profiles())}.",
         file=recipe.file,
     )
+
+
+def _no_stand_in(recipe: Recipe) -> Problem:
+    what = f"the sandbox has no stand-in for the engine {recipe.engine.name}"
+    return Problem(what, f"It has one for {', '.join(STAND_INS)}; `beamdeploy validate` checks any.", file=recipe.file)
 
 
 def _hurried(recipe: Recipe) -> Recipe:
