@@ -167,7 +167,7 @@ def read_without_client(file: Path, host: Host) -> list[str]:
 
 def _read_by_paramiko(text: str, host: Host) -> list[str]:
     # as a whole and in this order: another thread is importing it, and two that enter a cycle see half a module
-    import fabric  # noqa: F401, I001
+    import fabric  # noqa: F401
     from paramiko import SSHConfig
 
     found: Mapping[str, str | list[str]] = dict(SSHConfig.from_text(text).lookup(host.address or host.name))
