@@ -46,10 +46,17 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine's settings. None: not said, the engine's default holds."""
+    """The engine's settings. None: not said, the engine's default holds.
+
+    `command`, `entrypoint`, `port`, `ready`: of an engine that is known by the recipe alone.
+    """
 
     name: str
-    tensor_parallel: int
+    tensor_parallel: int = 1
+    command: tuple[str, ...] = ()
+    entrypoint: str | None = None
+    port: int | None = None
+    ready: str | None = None
     catalog: str | None = None
     data_parallel: int | None = None
     pipeline_parallel: int | None = None
@@ -180,7 +187,9 @@ def build(data: Json, file: str = "-") -> Recipe:
         unpinned=data["image"].get("unpinned"),
         model=Model(data["model"]["served_name"], Folder(**data["model"]["weights"])),
         quantization=Quantization(**data["quantization"]),
-        engine=Engine(**{**engine, "unverified": tuple(engine["unverified"])}),
+        engine=Engine(
+            **{**engine, "command": tuple(engine.get("command", ())), "unverified": tuple(engine["unverified"])}
+        ),
         parsers=Parsers(**data["parsers"]),
         speculative=_speculative(speculative) if speculative else None,
         container=_container(data["container"]),

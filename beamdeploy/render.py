@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from beamdeploy.engines import EngineFacts, engine_facts
+from beamdeploy.engines import EngineFacts, facts_of, foreign
 from beamdeploy.errors import InputError, Problem
 from beamdeploy.image import ImageRef, parse_reference
 from beamdeploy.inventory import Host
@@ -65,7 +65,7 @@ def render(recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | No
     if problems:
         raise InputError(problems)
     image = locked(recipe.image, lock) if lock and not recipe.image.pinned else recipe.image
-    engine = engine_facts(recipe.engine.name)
+    engine = facts_of(recipe.source["engine"])
     words, used = _words(recipe, host, engine, image, templates)
     digest = digest_of_words(words)
     settings = settings_of(recipe.source, image=image.word, model_dir=host.model_dir, gpus=_gpus(recipe, host))
@@ -82,7 +82,7 @@ def render_again(deployed: Deployed, host: Host) -> Spec:
     ref = ImageRef(id=image) if image.startswith("sha256:") else parse_reference(image)
     there = replace(host, model_dir=settings["inventory.model_dir"], gpus=tuple(settings["inventory.gpus"]))
     labelled = _labelled(deployed)
-    return Spec(there, recipe, engine_facts(recipe.engine.name), ref, labelled, deployed.digest, settings, ())
+    return Spec(there, recipe, facts_of(recipe.source["engine"]), ref, labelled, deployed.digest, settings, ())
 
 
 def _labelled(deployed: Deployed) -> tuple[str, ...]:
@@ -193,6 +193,7 @@ def _environment(templates: str | None) -> Environment:
 
     package = files("beamdeploy")
     folders = [*([templates] if templates else []), str(package / "templates"), str(package / "engines")]
+    folders += map(str, foreign())
     return ImmutableSandboxedEnvironment(
         loader=FileSystemLoader(folders),
         undefined=StrictUndefined,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from beamdeploy.engines import EngineFacts, engine_facts
+from beamdeploy.engines import EngineFacts, facts_of
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.exchange import Carry, carrier, channel_carrier, reached
 from beamdeploy.label import NAME, read_labels
@@ -47,7 +47,7 @@ class Served:
 
 def served_by(recipe: Recipe) -> Served:
     """What a recipe says is served."""
-    return Served(recipe, engine_facts(recipe.engine.name))
+    return Served(recipe, facts_of(recipe.source["engine"]))
 
 
 def served(session: Session, target: Recipe | str) -> Served:

@@ -9,7 +9,7 @@ from typing import Any
 
 from beamdeploy import errors
 from beamdeploy.endpoint import Answer, get
-from beamdeploy.engines import engine_facts, names
+from beamdeploy.engines import facts_of, names
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.health import completion, gpus_inside
@@ -143,17 +143,17 @@ def _deployment(looker: Looker, container: Container, deployed: Deployed, digest
         image=container.image,
         endpoint=f"http://{publish}/v1" if publish else "",
         model=model,
-        ready=_readiness(looker, container, recipe.get("engine", {}).get("name"), publish, model),
+        ready=_readiness(looker, container, recipe.get("engine", {}), publish, model),
         drifted=None if digest is None else digest != deployed.digest,
         restarts=container.restart_count,
     )
 
 
-def _readiness(looker: Looker, container: Container, engine: str | None, publish: str, model: str) -> str:
-    if container.state != "running" or not publish or engine not in names():
+def _readiness(looker: Looker, container: Container, engine: Mapping[str, Any], publish: str, model: str) -> str:
+    if container.state != "running" or not publish or engine.get("name") not in names():
         return "down"
     address, _, port = publish.rpartition(":")
-    if get(looker, address, int(port), engine_facts(str(engine)).ready).status != 200:
+    if get(looker, address, int(port), facts_of(engine).ready).status != 200:
         return "loading"
     return "ready" if _lists(get(looker, address, int(port), "/v1/models"), model) else "wrong model"
 

@@ -37,7 +37,20 @@ BASE: dict[str, Any] = yaml.safe_load((ROOT / "recipes" / "beam-nvfp4-tokenspeed
 NO_RULE = {"BD300"}
 """A literal that is the first of a range, and no rule."""
 NEED_A_HOST = re.compile(r"BD2\d\d")
-NEED_A_COMMAND = {"BD051", "BD052", "BD053", "BD060", "BD101", "BD115", "BD116", "BD117", "BD118", "BD120", "BD121"}
+NEED_A_COMMAND = {
+    "BD051",
+    "BD052",
+    "BD053",
+    "BD060",
+    "BD101",
+    "BD115",
+    "BD116",
+    "BD117",
+    "BD118",
+    "BD120",
+    "BD121",
+    "BD306",
+}
 """Found in the words of a command, in a template, or beside the files."""
 NEED_A_FILE_OF_THEIR_OWN = {"BD001", "BD003"}
 """No such file; more than 16 MiB."""

@@ -94,8 +94,21 @@ def _unknown(word: str) -> str:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="beamdeploy", message="%(prog)s %(version)s")
-def main() -> None:
+@click.option(
+    "--engines",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    metavar="DIR",
+    help="A folder with engines of your own, one folder each; may be given several times.",
+)
+@click.option("--trust-engines", is_flag=True, help="Run the rules.py of these engines: it is code.")
+def main(engines: tuple[str, ...], trust_engines: bool) -> None:
     """Deploy large language model servers to GPU hosts over SSH, as one YAML file says."""
+    # by the environment: what beamdeploy starts itself (the sandbox's programs) must know them, too
+    if engines:
+        os.environ["BEAMDEPLOY_ENGINES"] = os.pathsep.join(engines)
+    if trust_engines:
+        os.environ["BEAMDEPLOY_TRUST_ENGINES"] = "1"
 
 
 def run() -> None:

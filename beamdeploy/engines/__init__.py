@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from beamdeploy.errors import InputError, Problem
+
+FOREIGN = "BEAMDEPLOY_ENGINES"
+"""Folders of engines that are not ours, as `--engines` gives them, joined as in PATH."""
+TRUSTED = "BEAMDEPLOY_TRUST_ENGINES"
+"""Whether their rules.py may run: "1", as `--trust-engines` sets it."""
+
+_OF_THE_RECIPE = ("entrypoint", "port", "ready")
 
 
 @dataclass(frozen=True)
 class EngineFacts:
     """What beamdeploy must know of an engine. `port`: inside the container; `stop_timeout`: seconds, worst case.
 
-    `ready`: the path that answers 200 when the engine can serve; `catalog`: the default flag catalog.
+    `ready`: the path that answers 200 when the engine can serve; `catalog`: the default flag catalog, "" for none.
     `checkpoint_says`: values of quantization.weights that it reads in the checkpoint and that are not passed.
+    `reaches`: the settings of the recipe that its words hold; empty: all of them.
     """
 
     name: str
@@ -26,24 +38,59 @@ class EngineFacts:
     ready: str
     reasoning_field: str
     stop_timeout: int
-    catalog: str
+    catalog: str = ""
     checkpoint_says: tuple[str, ...] = ()
+    reaches: tuple[str, ...] = ()
 
 
 def folder() -> Traversable:
+    """The engines that come with beamdeploy."""
     return files("beamdeploy") / "engines"
 
 
+def foreign() -> tuple[Path, ...]:
+    """The folders of other engines, one folder an engine in each."""
+    return tuple(Path(word) for word in os.environ.get(FOREIGN, "").split(os.pathsep) if word)
+
+
+def place(name: str) -> Traversable:
+    """The folder of one engine; ours, where another has the same name."""
+    return dict(reversed([*places()])).get(name, folder() / name)
+
+
+def places() -> Iterator[tuple[str, Traversable]]:
+    """(name, folder) of every engine, ours first."""
+    for above in (folder(), *foreign()):
+        found = sorted((entry for entry in above.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
+        yield from ((entry.name, entry) for entry in found if not entry.name.startswith(("_", ".")))
+
+
+@cache
 def names() -> tuple[str, ...]:
     """The engines that can be named in a recipe."""
-    return tuple(sorted(entry.name for entry in folder().iterdir() if (entry / "engine.yaml").is_file()))
+    return tuple(sorted({name for name, where in places() if (where / "engine.yaml").is_file()}))
 
 
 @cache
 def engine_facts(name: str) -> EngineFacts:
-    """The facts of the engine `name`. InputError: no such engine."""
+    """The facts of the engine `name`. InputError: no such engine, or its engine.yaml is not one."""
     if name not in names():
         raise InputError([Problem(f"engine.name: there is no engine {name!r}", f"Known: {', '.join(names())}.")])
-    text = (folder() / name / "engine.yaml").read_text(encoding="utf-8")
-    read = yaml.safe_load(text)
-    return EngineFacts(**{**read, "checkpoint_says": tuple(read.get("checkpoint_says", ()))})
+    file = place(name) / "engine.yaml"
+    try:
+        return _facts(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except (TypeError, AttributeError, yaml.YAMLError) as error:
+        what = f"{file} does not describe an engine: {error}"
+        raise InputError([Problem(what, "See docs/adding-an-engine.md.", file=str(file))]) from error
+
+
+def _facts(read: Mapping[str, Any]) -> EngineFacts:
+    lists = {key: tuple(read.get(key, ())) for key in ("checkpoint_says", "reaches")}
+    return EngineFacts(**{**read, **lists})
+
+
+def facts_of(section: Mapping[str, Any]) -> EngineFacts:
+    """The facts of the engine that a recipe's `engine` section names, with what it says of them itself."""
+    known = engine_facts(str(section["name"]))
+    said = {key: section[key] for key in _OF_THE_RECIPE if section.get(key) is not None}
+    return replace(known, **said) if "engine.command" in known.reaches else known

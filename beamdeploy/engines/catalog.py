@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from beamdeploy.engines import folder
+from beamdeploy.engines import place
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Catalog:
 @cache
 def catalogs(engine: str) -> tuple[str, ...]:
     """The catalogs that a recipe of this engine can name."""
-    files = (entry.name for entry in (folder() / engine).iterdir())
+    files = (entry.name for entry in place(engine).iterdir())
     return tuple(sorted(name[6:-5] for name in files if name.startswith("flags-") and name.endswith(".json")))
 
 
@@ -80,7 +80,7 @@ def catalog(engine: str, version: str) -> Catalog | None:
 
 def _rows(engine: str, version: str) -> tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]] | None:
     """The head of a catalog's file, and its flags by name with those of the catalog that it extends."""
-    file = folder() / engine / f"flags-{version}.json"
+    file = place(engine) / f"flags-{version}.json"
     if "/" in version or not file.is_file():
         return None
     head = json.loads(file.read_text(encoding="utf-8"))

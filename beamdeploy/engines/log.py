@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import yaml
 
-from beamdeploy.engines import folder
+from beamdeploy.engines import folder, places
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -85,14 +86,14 @@ class SharedLog:
 @cache
 def engine_logs() -> Mapping[str, EngineLog]:
     """All engines that have a log.yaml, by name."""
-    folders = sorted(entry.name for entry in folder().iterdir() if (entry / "log.yaml").is_file())
-    return {name: _engine_log(name, _read(f"{name}/log.yaml")) for name in folders}
+    files = {name: where / "log.yaml" for name, where in reversed([*places()]) if (where / "log.yaml").is_file()}
+    return {name: _engine_log(name, _read(files[name])) for name in sorted(files)}
 
 
 @cache
 def shared_log() -> SharedLog:
     """The failures that are told alike whatever the engine."""
-    loaded = _read("shared-log.yaml")
+    loaded = _read(folder() / "shared-log.yaml")
     return SharedLog(tuple(map(_failure, loaded["failures"])), _exits(loaded), loaded["stalls"])
 
 
@@ -143,6 +144,6 @@ def _failure(entry: Mapping[str, Any]) -> Failure:
     )
 
 
-def _read(path: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.load((folder() / path).read_text(encoding="utf-8"), Loader=_LOADER)
+def _read(file: Traversable) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)
     return loaded

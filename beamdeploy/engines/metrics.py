@@ -8,7 +8,7 @@ from functools import cache
 
 import yaml
 
-from beamdeploy.engines import folder
+from beamdeploy.engines import place
 
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{[^}]*\})? ([-+0-9.eE]+|NaN|[+-]Inf)\b")
 
@@ -29,7 +29,7 @@ class Metrics:
 @cache
 def metrics_of(engine: str) -> Metrics | None:
     """The metrics of an engine; None: nothing is known of them."""
-    file = folder() / engine / "metrics.yaml"
+    file = place(engine) / "metrics.yaml"
     return Metrics(**yaml.safe_load(file.read_text(encoding="utf-8"))) if file.is_file() else None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from beamdeploy.engines import folder
+from beamdeploy.engines import place, places
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -67,13 +67,13 @@ class Traits:
 @cache
 def described() -> tuple[str, ...]:
     """The engines of which traits are known, also those that no recipe can name yet."""
-    return tuple(sorted(entry.name for entry in folder().iterdir() if (entry / "traits.yaml").is_file()))
+    return tuple(sorted({name for name, where in places() if (where / "traits.yaml").is_file()}))
 
 
 @cache
 def traits(engine: str) -> Traits | None:
     """The traits of an engine; None: its folder has none."""
-    file = folder() / engine / "traits.yaml"
+    file = place(engine) / "traits.yaml"
     if not file.is_file():
         return None
     loaded: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)

@@ -30,6 +30,7 @@ from beamdeploy.rules import (
     speculative,
     values,
 )
+from beamdeploy.rules.foreign import rules_of
 from beamdeploy.rules.rule import Finding, Rule, Subject
 
 RULES: tuple[Rule, ...] = (
@@ -81,7 +82,7 @@ def check(
 
 def subject(wanted: Recipe, lock: Lock | None) -> Subject:
     """The recipe with all that is known of its engine, GPU family and model."""
-    known = engines.engine_facts(wanted.engine.name) if wanted.engine.name in _names() else None
+    known = engines.facts_of(wanted.source["engine"]) if wanted.engine.name in _names() else None
     weights, drafting = wanted.model.weights, wanted.speculative
     served = model_of(weights.source, wanted.model.served_name)
     drafter = drafting.drafter if drafting else None
@@ -104,7 +105,7 @@ def _names() -> frozenset[str]:
 
 
 def _findings(document: Document, looked_at: Subject, overrides: tuple[tuple[str, str], ...]) -> Iterator[Problem]:
-    for rule in RULES:
+    for rule in (*RULES, *rules_of(looked_at.recipe.engine.name)):
         assert rule.check is not None
         for found in islice(rule.check(looked_at), MAX_PROBLEMS):
             yield _problem(document, rule, found, overrides)

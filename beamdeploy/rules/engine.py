@@ -19,13 +19,48 @@ def _engine(subject: Subject) -> Iterator[Finding]:
 
 
 def _catalog(subject: Subject) -> Iterator[Finding]:
-    if subject.engine is None or subject.catalog is not None:
+    if subject.engine is None or subject.catalog is not None or not _wants_catalog(subject):
         return
     name, wanted = subject.engine.name, subject.recipe.engine.catalog or subject.engine.catalog
     known = catalogs(name)
     near = closest(wanted, known, 0.5)
     remedy = f"Did you mean {near}?" if near else f"{name} has: {listed(known)}."
     yield Finding("engine.catalog", f"engine.catalog: {name} has no flag catalog {wanted}", remedy)
+
+
+def _wants_catalog(subject: Subject) -> bool:
+    """An engine without a catalog has none to be missed, unless one is named."""
+    return bool(subject.engine and (subject.engine.catalog or subject.recipe.engine.catalog))
+
+
+def _section(subject: Subject) -> Iterator[Finding]:
+    if subject.engine is None:
+        return
+    section, reaches = subject.recipe.source["engine"], subject.engine.reaches
+    own = "engine.command" in reaches
+    if own and "command" not in section:
+        what = f"engine.command is not set: {subject.engine.name} knows no command of its own"
+        yield Finding("engine", what, "Give the words after the entrypoint, as a list.", key=True)
+    if not own and "tensor_parallel" not in section:
+        yield Finding("engine", "engine.tensor_parallel is not set", "Give the number of GPUs.", key=True)
+    if own:
+        yield from _lost(subject, reaches)
+        return
+    for key in ("command", "entrypoint", "port", "ready"):
+        if key in section:
+            what = f"engine.{key} is for servers that beamdeploy does not know; it knows {subject.engine.name}"
+            yield Finding(f"engine.{key}", what, "Remove it, or write name: openai.", key=True)
+
+
+def _lost(subject: Subject, reaches: tuple[str, ...]) -> Iterator[Finding]:
+    """What the recipe says and this engine's words would not."""
+    for head in ("engine", "quantization", "parsers", "speculative"):
+        said = subject.recipe.source.get(head) or {}
+        for key in (key for key, value in said.items() if value not in ({}, [])):
+            path = f"{head}.{key}"
+            if path not in reaches:
+                what = f"{path} reaches no word of the command"
+                yield Finding(path, what, "Say it in engine.command, and remove it here.", key=True)
 
 
 def _nothing_there(subject: Subject) -> Iterator[Finding]:
@@ -105,5 +140,16 @@ RULES = (
         "engine:\n  unverified:\n    - parsers.tool_call\nparsers:\n  tool_call: beam2",
         "",
         _verified,
+    ),
+    Rule(
+        "BD305",
+        "The section does not fit the engine",
+        "error",
+        "A server that beamdeploy does not know (name: openai) is given by its command, port and readiness path alone; "
+        "other settings would reach nothing. An engine that it knows has these, and needs tensor_parallel.",
+        "engine:\n  port: 8080  # <-",
+        "engine:\n  name: tokenspeed",
+        "",
+        _section,
     ),
 )

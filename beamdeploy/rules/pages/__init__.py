@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from beamdeploy.rules import RULES
+from beamdeploy.rules import RULES, foreign
 from beamdeploy.rules.rule import Rule
 
 
@@ -19,7 +19,7 @@ def all_rules() -> tuple[Rule, ...]:
     folder = files("beamdeploy.rules.pages")
     texts = (entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
     read = [_page(id, page) for text in texts for id, page in yaml.safe_load(text).items()]
-    return tuple(sorted((*RULES, *read), key=lambda rule: rule.id))
+    return tuple(sorted((*RULES, *foreign.RULES, *read), key=lambda rule: rule.id))
 
 
 def rule_of(id: str) -> Rule | None:
