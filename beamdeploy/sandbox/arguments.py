@@ -191,7 +191,7 @@ def add_flags(parser: argparse.ArgumentParser, program: str, catalog: Sequence[F
     for flag in catalog:
         if flag.group in GROUPS[program] and flag.names[0] != "--model":
             exclusive = flag.names[0] in ("--enable-prefix-caching", "--disable-prefix-caching")
-            _add(caching if exclusive else parser, _as_read_by(program, flag))
+            add_flag(caching if exclusive else parser, _as_read_by(program, flag))
 
 
 def _as_read_by(program: str, flag: Flag) -> Flag:
@@ -199,7 +199,8 @@ def _as_read_by(program: str, flag: Flag) -> Flag:
     return replace(flag, choices=()) if program == "engine" and flag.group == "both" else flag
 
 
-def _add(parser: argparse._ActionsContainer, flag: Flag) -> None:
+def add_flag(parser: argparse._ActionsContainer, flag: Flag) -> None:
+    """One flag with its other spellings, kind and choices."""
     dest = flag.names[0].lstrip("-").replace("-", "_")
     if flag.negatives:
         parser.add_argument(*flag.negatives, dest=dest, action="store_false", default=None)

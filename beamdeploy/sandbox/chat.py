@@ -15,12 +15,16 @@ Json = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Model:
-    """What is served: its name, the longest prompt in tokens, and whether its parser finds tool calls."""
+    """What is served: its name, the longest prompt in tokens, and whether its parser finds tool calls.
+
+    `reasoning_field`: where a reply holds its reasoning; vLLM calls it `reasoning`.
+    """
 
     name: str
     max_input: int
     calls_tools: bool = True
     reasons: bool = True
+    reasoning_field: str = "reasoning_content"
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,13 @@ def _messages(request: Json) -> Sequence[Json]:
 def _check_thinking(request: Json, messages: Sequence[Json]) -> None:
     options = request.get("chat_template_kwargs")
     strict = isinstance(options, dict) and options.get("allow_missing_thinking") is False
-    if strict and any(m["role"] == "assistant" and not m.get("reasoning_content") for m in messages):
+    if strict and any(m["role"] == "assistant" and not _reasoned(m) for m in messages):
         what = "Failed to apply chat template: assistant message is missing reasoning_content"
         raise Refused(400, f"{what} and allow_missing_thinking is false", "chat_template_error")
+
+
+def _reasoned(message: Json) -> bool:
+    return bool(message.get("reasoning_content") or message.get("reasoning"))
 
 
 def _text(message: Json) -> str:
@@ -186,7 +194,7 @@ def response(said: Reply, model: Model, created: int) -> Json:
     """The plain response; `tool_calls` and `reasoning_content` are left out where there are none."""
     message: dict[str, object] = {"role": "assistant", "content": said.content or None}
     if said.reasoning:
-        message["reasoning_content"] = said.reasoning
+        message[model.reasoning_field] = said.reasoning
     if said.calls:
         message["tool_calls"] = [{key: call[key] for key in call if key != "index"} for call in _calls(said)]
     choice = {"index": 0, "message": message, "finish_reason": said.finish, "logprobs": None}
@@ -198,9 +206,9 @@ def _pieces(text: str) -> list[str]:
     return re.findall(r"\S+\s*", text)
 
 
-def _deltas(said: Reply) -> Iterator[Json]:
+def _deltas(said: Reply, field: str) -> Iterator[Json]:
     yield {"role": "assistant", "content": ""}
-    yield from ({"reasoning_content": piece} for piece in _pieces(said.reasoning))
+    yield from ({field: piece} for piece in _pieces(said.reasoning))
     yield from ({"content": piece} for piece in _pieces(said.content))
     for call, (name, arguments) in zip(_calls(said), said.calls, strict=True):
         yield {"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]}
@@ -210,7 +218,10 @@ def _deltas(said: Reply) -> Iterator[Json]:
 def stream(said: Reply, model: Model, created: int, *, usage: bool) -> Iterator[bytes]:
     """The response as server-sent events; `usage` adds the last chunk that `stream_options.include_usage` asks for."""
     head = {"id": f"chatcmpl-{created}", "object": "chat.completion.chunk", "created": created, "model": model.name}
-    ends: list[tuple[Json, str | None]] = [*((delta, None) for delta in _deltas(said)), ({}, said.finish)]
+    ends: list[tuple[Json, str | None]] = [
+        *((delta, None) for delta in _deltas(said, model.reasoning_field)),
+        ({}, said.finish),
+    ]
     for delta, finish in ends:
         yield _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
     if usage:

@@ -99,6 +99,8 @@ def _image(folder: Path) -> None:
         (library / name).write_text(text, encoding="utf-8")
     for name in ("tokenspeed", "ts"):
         _program(programs / name, _python("beamdeploy.sandbox.engine"))
+    for name in ("vllm", "sglang"):
+        _program(programs / name, _python("beamdeploy.sandbox.solo", name))
     path = f"PYTHONPATH={shlex.quote(os.pathsep.join((str(library), PACKAGES)))}"
     for name in ("python3", "python"):
         _program(programs / name, f"env {path} {shlex.quote(sys.executable)} -S -B")

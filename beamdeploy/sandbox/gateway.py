@@ -15,7 +15,8 @@ from beamdeploy.sandbox.chat import Json, Model, Refused, read, reply, response,
 class Drafted:
     """The counters of a drafter of which each step drafts 15 tokens and has 10 of them accepted."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "tokenspeed") -> None:
+        self._prefix = prefix
         self._lock = threading.Lock()
         self._steps = 0
 
@@ -26,17 +27,18 @@ class Drafted:
 
     @property
     def page(self) -> str:
-        """As /engine_metrics shows them."""
+        """As /engine_metrics or /metrics shows them."""
         counts = {"accepted": 10 * self._steps, "draft": 15 * self._steps}
-        lines = (f"tokenspeed:spec_decode_num_{name}_tokens_total {count}.0\n" for name, count in counts.items())
+        lines = (f"{self._prefix}:spec_decode_num_{name}_tokens_total {count}.0\n" for name, count in counts.items())
         return "".join(lines)
 
 
 @dataclass(frozen=True)
 class Front:
-    """What the gateway knows. `hangs`: generation never returns. `unready`: why /readiness answers 503, or "".
+    """What the front knows. `hangs`: generation never returns. `unready`: why the readiness path answers 503, or "".
 
-    `drafted`: None without a drafter, or without --enable-metrics.
+    `drafted`: None without a drafter, or where it is not counted. `engine`: whose paths are served. `warming`: whether
+    it still warms up, when SGLang lists its models already.
     """
 
     model: Model
@@ -45,10 +47,14 @@ class Front:
     unready: str = ""
     token_seconds: float = 0.0
     drafted: Drafted | None = None
+    engine: str = "tokenspeed"
+    warming: threading.Event | None = None
 
 
 def ready(front: Front) -> tuple[int, Json]:
     """What /readiness says."""
+    if front.warming is not None and front.warming.is_set():
+        return 503, {"status": "not ready", "reason": "starting"}
     if front.unready:
         return 503, {"status": "not ready", "reason": front.unready}
     return 200, {"status": "ready", "healthy_workers": 1, "total_workers": 1}
@@ -56,19 +62,30 @@ def ready(front: Front) -> tuple[int, Json]:
 
 def models(front: Front) -> Json:
     """What /v1/models says."""
-    entry = {"id": front.model.name, "object": "model", "created": 0, "owned_by": "self"}
+    owner = "self" if front.engine == "tokenspeed" else front.engine
+    entry = {"id": front.model.name, "object": "model", "created": 0, "owned_by": owner}
     return {"object": "list", "data": [entry]}
 
 
 def page(front: Front, path: str) -> tuple[int, Json] | None:
     """The answer to a GET, or None for a path that is not served."""
-    if path == "/readiness":
+    if path == READY.get(front.engine):
         return ready(front)
     if path == "/v1/models":
-        return 200, models(front)
-    if path in ("/health", "/liveness", "/health_generate"):
+        # vLLM knows no other readiness
+        return ready(front) if front.engine == "vllm" and front.unready else (200, models(front))
+    if path in HEALTH[front.engine]:
         return 200, {"status": "ok"}
     return None
+
+
+READY: Mapping[str, str] = {"tokenspeed": "/readiness", "sglang": "/ready"}
+HEALTH: Mapping[str, tuple[str, ...]] = {
+    "tokenspeed": ("/health", "/liveness", "/health_generate"),
+    "vllm": ("/health", "/ping", "/version", "/load"),
+    "sglang": ("/health", "/health_generate", "/server_info", "/model_info", "/get_server_info"),
+}
+METRICS: Mapping[str, str] = {"tokenspeed": "/engine_metrics"}
 
 
 def serve(front: Front, host: str, port: int) -> ThreadingHTTPServer:
@@ -101,7 +118,7 @@ class _Answer:
     @property
     def get(self) -> Callable[[BaseHTTPRequestHandler], None]:
         def do(request: BaseHTTPRequestHandler) -> None:
-            if request.path == "/engine_metrics" and self.front.drafted is not None:
+            if request.path == METRICS.get(self.front.engine, "/metrics") and self.front.drafted is not None:
                 _send_text(request, self.front.drafted.page)
                 return
             found = page(self.front, request.path.partition("?")[0])

@@ -54,8 +54,8 @@ def _drafter(recipe: Recipe) -> dict[str, Any]:
     assert recipe.speculative is not None
     tokens = recipe.speculative.num_speculative_tokens
     if tokens is not None:
-        # TokenSpeed counts the anchor; vLLM and SGLang's own meaning is one less
-        config["block_size"] = tokens if recipe.engine.name == "tokenspeed" else tokens + 1
+        # TokenSpeed and SGLang count the anchor, vLLM does not
+        config["block_size"] = tokens + 1 if recipe.engine.name == "vllm" else tokens
     return config
 
 

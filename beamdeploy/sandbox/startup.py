@@ -52,13 +52,13 @@ def configure(model: str, engine: Parsed, environ: Mapping[str, str]) -> Launch:
     """Read the checkpoints and check what TokenSpeed checks before it reads weights. Died: the launch is wrong."""
     _check_caching(engine)
     folder = Path(model)
-    config = _config(folder)
+    config = read_config(folder)
     _check_quantization(folder, config, engine)
     context = _context(config, engine, environ)
-    speculative = _speculative(engine)
-    drafter = Path(str(speculative["model"])) if "model" in speculative else None
-    draft_config = _config(drafter) if drafter else {}
-    _check_width(speculative, draft_config)
+    drafting = speculative(engine)
+    drafter = Path(str(drafting["model"])) if "model" in drafting else None
+    draft_config = read_config(drafter) if drafter else {}
+    _check_width(drafting, draft_config)
     name = str(engine.get("served_model_name") or model)
     return Launch(folder, config, drafter, draft_config, engine, name, context)
 
@@ -88,7 +88,8 @@ def _check_caching(engine: Parsed) -> None:
         raise _value_error("--disable-prefix-caching requires --disable-kvstore")
 
 
-def _config(folder: Path) -> Mapping[str, object]:
+def read_config(folder: Path) -> Mapping[str, object]:
+    """config.json. Died: it is missing or broken."""
     if not folder.is_dir():
         what = f"Incorrect path_or_model_id: '{folder}'. Please provide either the path to a local folder"
         raise Died(1, _traceback(f"OSError: {what} or the repo_id of a model on the Hub."))
@@ -103,7 +104,7 @@ def _config(folder: Path) -> Mapping[str, object]:
     return config
 
 
-def _method(folder: Path, config: Mapping[str, object]) -> str | None:
+def quantized_as(folder: Path, config: Mapping[str, object]) -> str | None:
     """How the checkpoint says that it is quantized; None: it does not."""
     for key in ("quantization_config", "compression_config"):
         held = config.get(key)
@@ -117,7 +118,7 @@ def _method(folder: Path, config: Mapping[str, object]) -> str | None:
 
 
 def _check_quantization(folder: Path, config: Mapping[str, object], engine: Parsed) -> None:
-    asked, found = engine.get("quantization"), _method(folder, config)
+    asked, found = engine.get("quantization"), quantized_as(folder, config)
     alike = {"w8a8_fp8", "compressed-tensors"}
     if asked and found and asked != found and {asked, found} != alike:
         what = f"Quantization method specified in the model config ({found}) does not match the quantization method"
@@ -133,7 +134,8 @@ def _context(config: Mapping[str, object], engine: Parsed, environ: Mapping[str,
     return asked
 
 
-def _speculative(engine: Parsed) -> Mapping[str, object]:
+def speculative(engine: Parsed) -> Mapping[str, object]:
+    """The JSON of --speculative-config; empty without one. Died: it is none."""
     text = engine.get("speculative_config")
     if not text:
         return {}

@@ -34,6 +34,12 @@ sys.path.insert(0, "/opt/standin")
 from beamdeploy.sandbox.engine import main
 sys.exit(main(sys.argv[1:]))
 """
+SOLO = """#!{python} -IS
+import sys
+sys.path.insert(0, "/opt/standin")
+from beamdeploy.sandbox.solo import main
+sys.exit(main("{name}", *sys.argv[1:]))
+"""
 
 
 SHIMS: Mapping[str, str] = {
@@ -52,7 +58,8 @@ SHIMS: Mapping[str, str] = {
 def sources() -> dict[str, Path]:
     """Path in the image → file here, of the stand-in's own code and data."""
     names = [PACKAGE / "__init__.py", *sorted((PACKAGE / "sandbox").glob("*.py"))]
-    names += sorted((PACKAGE / "engines" / "tokenspeed").glob("flags-*.json"))
+    for engine in ("tokenspeed", "vllm", "sglang"):
+        names += sorted((PACKAGE / "engines" / engine).glob("flags-*.json"))
     return {f"opt/standin/beamdeploy/{path.relative_to(PACKAGE)}": path for path in names}
 
 
@@ -110,6 +117,8 @@ def write_rootfs(target: Path) -> None:
             _link(tar, f"usr/local/bin/{name}", str(python()))
         _text(tar, "usr/local/bin/tokenspeed", SCRIPT.format(python=python()), 0o755)
         _link(tar, "usr/local/bin/ts", "tokenspeed")
+        for name in ("vllm", "sglang"):
+            _text(tar, f"usr/local/bin/{name}", SOLO.format(python=python(), name=name), 0o755)
         for name, text in SHIMS.items():
             _text(tar, f"opt/standin/{name}", text, 0o644)
         _text(tar, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644)

@@ -62,7 +62,7 @@ def inside_port(words: Sequence[str]) -> int:
         value = after if word == "--port" else word.removeprefix("--port=") if word.startswith("--port=") else ""
         if value.isdigit():
             return int(value)
-    return 8000
+    return 30000 if list(words[:2]) == ["serve", "--model-path"] else 8000
 
 
 def gpus_of(record: Record, count: int) -> list[str]:
