@@ -208,6 +208,8 @@ def add_flag(parser: argparse._ActionsContainer, flag: Flag) -> None:
         parser.add_argument(*flag.names, dest=dest, action="store_true", default=None)
         return
     kind = CONVERTERS.get(flag.type, str)
+    if any(not choice.lstrip("-").isdecimal() for choice in flag.choices):
+        kind = str  # numbers, or a word such as auto
     choices = [kind(choice) for choice in flag.choices] or None
     parser.add_argument(*flag.names, dest=dest, type=kind, choices=choices, nargs=flag.nargs)
 

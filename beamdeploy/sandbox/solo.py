@@ -169,6 +169,9 @@ def _check_numbers(kind: Kind, engine: Parsed, environ: Mapping[str, str]) -> No
         return
     if engine.get("enable_auto_tool_choice") and not engine.get("tool_call_parser"):
         raise _died("TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser")
+    parser, known = engine.get("tool_call_parser"), _known(kind, "--tool-call-parser")
+    if parser is not None and parser not in known:
+        raise _died(f"KeyError: 'invalid tool call parser: {parser} (chose from {{ {','.join(known)} }})'")
     batched, seqs = _int(engine.get("max_num_batched_tokens"), 8192), _int(engine.get("max_num_seqs"), 1)
     if batched < seqs:
         what = f"max_num_batched_tokens ({batched}) must be greater than or equal to max_num_seqs ({seqs})."
@@ -232,9 +235,13 @@ def start(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
 def _check_backend(kind: Kind, launch: Launch) -> None:
     """vLLM looks the name up in an enum before it loads; SGLang's parser has refused it already."""
     name = launch.engine.get("attention_backend")
-    known = next(flag.known_values for flag in _flags(kind) if flag.names[0] == "--attention-backend")
+    known = _known(kind, "--attention-backend")
     if name is not None and known and str(name).upper() not in known:
         raise _died(f"KeyError: '{name}'")
+
+
+def _known(kind: Kind, name: str) -> tuple[str, ...]:
+    return next(flag.known_values for flag in _flags(kind) if flag.names[0] == name)
 
 
 def _read(kind: Kind, folder: Path, config: Mapping[str, object], seconds: float, fault: str, log: Log) -> None:
@@ -388,7 +395,7 @@ def _run(kind: Kind, words: Sequence[str], speed: Pace, log: Log) -> int:
         return kind.crash
 
 
-def main(name: str, *words: str) -> int:
+def main(name: str, words: Sequence[str]) -> int:
     """`serve MODEL …` or `--version`; the exit status."""
     kind = KINDS[name]
     if list(words[:1]) == ["--version"]:
@@ -413,4 +420,4 @@ def main(name: str, *words: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -38,7 +38,7 @@ SOLO = """#!{python} -IS
 import sys
 sys.path.insert(0, "/opt/standin")
 from beamdeploy.sandbox.solo import main
-sys.exit(main("{name}", *sys.argv[1:]))
+sys.exit(main("{name}", sys.argv[1:]))
 """
 
 
