@@ -4,51 +4,68 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from beamdeploy import secrets as secret_files
 from beamdeploy.diagnose import docker_failure
 from beamdeploy.errors import FAILED, UNREACHABLE, HostError, Problem
+from beamdeploy.gpu_memory import wait_for_gpus
 from beamdeploy.hooks import run_hook
 from beamdeploy.inventory import Host
-from beamdeploy.label import DIGEST, read_labels
+from beamdeploy.label import DIGEST, NAME, read_labels
 from beamdeploy.plan import Plan, Step
+from beamdeploy.preflight import KEPT
 from beamdeploy.ready import Proof, Say, log_tail, settle
 from beamdeploy.remote import Result, Session
 from beamdeploy.render import Spec, render_again
 from beamdeploy.smoke import Outcome
 from beamdeploy.smoke.after import prove
 
-_GPUS_FREE_WITHIN = 120
 _REMOVED_WITHIN = 60
-_FREE_MIB = 2048
-"""A GPU that computes nothing still holds some hundred MiB for its driver and monitoring tools."""
 _KILLED = 137
 
 
 @dataclass(frozen=True)
+class Manner:
+    """How a plan is carried out. `secrets`: the lines of the env file that come from the controller.
+
+    `keep_failed`: a new server that failed is left on the host, stopped, for a look. `gpus_free_within`: seconds.
+    """
+
+    secrets: str = field(default="", repr=False)
+    keep_failed: bool = False
+    gpus_free_within: float = 120
+
+
+USUALLY = Manner()
+
+
+@dataclass(frozen=True)
 class Acted:
-    """How far a plan got. `container`: the id that serves or loads now; `warnings`: worth a word, and no failure."""
+    """How far a plan got. `container`: the id that serves or loads now; `warnings`: worth a word, and no failure.
+
+    `took`: kind of step → seconds.
+    """
 
     container: str | None = None
     proof: Proof | None = None
     checks: tuple[Outcome, ...] = ()
     warnings: tuple[Problem, ...] = ()
     old_stopped: bool = False
-    secrets: str = field(default="", repr=False)
+    took: Mapping[str, float] = field(default_factory=dict)
+    manner: Manner = USUALLY
 
 
-def act(session: Session, spec: Spec, plan: Plan, say: Say, secrets: str = "") -> Acted:
-    """Do the plan's steps in order. HostError: one failed; what served before was restored as the error says.
-
-    `secrets`: the lines of the env file that come from the controller.
-    """
-    done = Acted(secrets=secrets)
+def act(session: Session, spec: Spec, plan: Plan, say: Say, manner: Manner = USUALLY) -> Acted:
+    """Do the plan's steps in order. HostError: one failed; what served before was restored as the error says."""
+    done = Acted(manner=manner)
     for step in plan.steps:
         say(step.kind, step.reason)
+        began = time.monotonic()
         try:
             done = _DO[step.kind](session, spec, step, done, say)
+            done = replace(done, took={**done.took, step.kind: round(time.monotonic() - began, 1)})
         except HostError as error:
             raise _after_failure(session, spec, plan, done, error, say) from error
     return done
@@ -143,7 +160,7 @@ def _made(session: Session, spec: Spec, done: Acted, container: str | None) -> A
 
 
 def _write_secrets(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    secret_files.write(session, spec.recipe, done.secrets)
+    secret_files.write(session, spec.recipe, done.manner.secrets)
     return done
 
 
@@ -162,30 +179,8 @@ def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
 
 
 def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    wait_for_gpus(session, spec.host, spec.gpus, say)
+    wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
     return done
-
-
-def wait_for_gpus(session: Session, host: Host, gpus: Collection[int], say: Say) -> None:
-    """Until nothing holds memory of these GPUs. HostError: something still does."""
-    until = time.monotonic() + _GPUS_FREE_WITHIN
-    while used := _gpus_in_use(session, gpus):
-        held = ", ".join(f"GPU {index}: {mib} MiB" for index, mib in used.items())
-        if time.monotonic() > until:
-            what = f"GPU memory is still in use after the server has stopped ({held})"
-            remedy = "Find the holder on the host with nvidia-smi; nothing is killed here."
-            raise HostError(Problem(what, remedy, f"{host.name}: wait for GPUs"))
-        say("wait for GPUs", held)
-        time.sleep(1)
-
-
-def _gpus_in_use(session: Session, gpus: Collection[int]) -> Mapping[int, int]:
-    """Index → MiB for the GPUs that are not free. A GPU that does not say is taken as free."""
-    query = ("nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits")
-    result = session.run(query, timeout=60)
-    rows = (line.split(",") for line in result.out.splitlines())
-    used = {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(cell.strip().isdigit() for cell in row)}
-    return {index: mib for index, mib in used.items() if index in gpus and mib > _FREE_MIB}
 
 
 _DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
@@ -228,7 +223,8 @@ def _after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error:
     if plan.fallback is None:
         return _with(error, _left_as_it_is(done))
     if not _touched(plan, done, session, spec):
-        return _with(error, "The server that ran before was not touched and still runs.")
+        still = "still runs" if plan.interrupts else "is as it was, stopped"
+        return _with(error, f"The server that ran before was not touched and {still}.")
     try:
         return _with(error, _restore(session, spec, plan.fallback, done, say))
     except HostError as second:
@@ -244,9 +240,10 @@ def _left_as_it_is(done: Acted) -> str:
 
 
 def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
-    """Whether the fallback was stopped (a stop whose status was lost counts: look)."""
-    running = is_there(session, spec.host, f"id={plan.fallback}", "status=running", f"name=^/{spec.recipe.name}$")
-    return done.old_stopped or running is None
+    """Whether the fallback was stopped (a stop whose status was lost counts: look), or lost its name."""
+    state = ("status=running",) if plan.interrupts else ()
+    left = is_there(session, spec.host, f"id={plan.fallback}", f"name=^/{spec.recipe.name}$", *state)
+    return done.old_stopped or left is None
 
 
 def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
@@ -257,13 +254,27 @@ def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say)
     tail = ""
     if failed is not None and failed != fallback:
         tail = log_tail(session, spec, failed).rstrip()
-        _must(session, spec, (*docker, "rm", "--force", failed))
+        _put_away(session, spec, failed, keep=done.manner.keep_failed)
     if failed != fallback:
         _must(session, spec, (*docker, "rename", fallback, spec.recipe.name))
-    wait_for_gpus(session, spec.host, spec.gpus, say)
+    wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
     _must(session, spec, (*docker, "start", fallback))
     shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
     return f"{_serves_again(session, spec, fallback, say)}{shown}"
+
+
+def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
+    """Remove the new server that failed; or stop it and keep it beside, in the place of one that was kept before."""
+    docker = spec.host.docker_words
+    if not keep:
+        _must(session, spec, (*docker, "rm", "--force", failed))
+        return
+    name = spec.recipe.name + KEPT
+    before = is_there(session, spec.host, f"name=^/{name}$", f"label={NAME}={spec.recipe.name}")
+    if before is not None:
+        _must(session, spec, (*docker, "rm", "--force", before))
+    _must(session, spec, (*docker, "stop", "-t", "10", failed))
+    _must(session, spec, (*docker, "rename", failed, name))
 
 
 def _serves_again(session: Session, spec: Spec, fallback: str, say: Say) -> str:

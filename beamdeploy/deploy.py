@@ -14,6 +14,7 @@ from beamdeploy.fleet import each, waves
 from beamdeploy.inventory import Host
 from beamdeploy.lock import Lock
 from beamdeploy.outcome import HostReport, Report
+from beamdeploy.plan import without
 from beamdeploy.recipe import Recipe
 from beamdeploy.render import Spec, render
 from beamdeploy.run import Run, SayHost
@@ -57,7 +58,24 @@ def plan(specs: tuple[Spec, ...], options: Options, say: SayHost) -> Report:
 
 def pending(report: Report) -> bool:
     """Whether any host of a plan would be changed."""
-    return any(host.plan for host in report.hosts)
+    return any(map(recap.has_steps, report.hosts))
+
+
+def drift(specs: tuple[Spec, ...], options: Options, ignore: Iterable[str], say: SayHost) -> Report:
+    """What is not as it should be: as `plan` says it, and what another hand changed. CHANGES_PENDING: something is.
+
+    `ignore`: settings that may differ, as patterns ("docker.*").
+    """
+    patterns = tuple(ignore)
+    with ExitStack() as stack:
+        looked = only_look_at_all(specs, options, Run(stack, say, options.forks))
+    reports = tuple(
+        recap.failed(name, found)
+        if isinstance(found, HostError)
+        else recap.drifted(found.spec, without(found.plan, patterns))
+        for name, found in looked.items()
+    )
+    return recap.shared(Report("Drift", errors.worst(report.exit for report in reports), reports))
 
 
 def apply(specs: tuple[Spec, ...], options: Options, say: SayHost, confirm: Confirm) -> Report:

@@ -19,6 +19,8 @@ _RAISED = re.compile(r"(?:^|[\s\]|])((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Excepti
 _LONGEST_TRACEBACK = 400
 _ERROR = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|PANIC)\b|\b[Ee]rror:|\bpanicked at\b|[Ff]atal error|startup failed")
 _LONGEST_VALUE = 200
+_BY_SIGNAL = 128
+"""A shell, or `timeout`, ends with so much more than the number of the signal that ended its command."""
 _NO_SAYING = "the log lists none"
 
 
@@ -101,7 +103,8 @@ def docker_failure(result: Result, where: str) -> Problem:
         return Problem(f"{says.cause} (docker: {line})", says.remedy, where)
     if result.exit == 127:
         return not_on_path(where)
-    ended = "ended abnormally" if result.exit is None else f"failed with exit code {result.exit}"
+    killed = result.exit is None or result.exit > _BY_SIGNAL
+    ended = "ended abnormally" if killed else f"failed with exit code {result.exit}"
     return Problem(f"{_command(result)} {ended}: {line}", "Run it by hand on the host to see more.", where)
 
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from beamdeploy import errors, recap
-from beamdeploy.act import Acted, act, facts_of
+from beamdeploy.act import Acted, Manner, act, facts_of
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.hooks import run_hook
 from beamdeploy.hostlock import locked
+from beamdeploy.imprint import past_of
+from beamdeploy.look.facts import Past
 from beamdeploy.outcome import HostReport
 from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.record import Entry, append
@@ -25,6 +27,8 @@ _PAUSES = (2.0, 5.0, 15.0)
 """Seconds between attempts to reach a host again that went away during a pull."""
 _LOCK_OUTLIVES = 40.0
 """Seconds: a lock ends 30 s after the last heartbeat of a connection that just vanished."""
+_BY_ITSELF = ("pull", "start", "settle")
+"""Steps that may turn out to be needless between the plan and the deed."""
 _DONE = {"create": "created", "replace": "replaced", "start": "started again", "settle": "ready now"}
 
 
@@ -69,53 +73,86 @@ def _carry_out(planned: Planned, options: Options, say: Callable[[str, str], Non
     owner = f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
     with locked(session, spec.recipe.name, owner, wait=options.lock_wait, say=say):
         say("look", "again, under the lock")
-        _check_unmoved(planned, plan_apply(spec, look_again(to_look(session), spec, planned.secrets)))
-        return _recorded(planned, options, say)
+        again = _unmoved(planned.plan, plan_apply(spec, look_again(to_look(session), spec, planned.secrets)))
+        return _recorded(replace(planned, plan=again), options, say)
 
 
 def _looked_again(planned: Planned, options: Options, run: Run) -> Planned:
     """The same over a new connection; nothing was stopped yet. HostError: the host stays away, or has changed."""
-    for pause in _PAUSES:
+    for pause in (*_PAUSES, None):
         try:
             again = looked(planned.spec, options, run)
             break
         except HostError as error:
             if error.exit != errors.UNREACHABLE:
                 raise
-            time.sleep(pause)
-    else:
-        again = looked(planned.spec, options, run)
-    _check_unmoved(replace(planned, plan=_pulled(planned.plan)), _pulled(again.plan))
-    return again
+            if pause is None:
+                raise _gone(error) from error
+        time.sleep(pause)
+    return replace(again, plan=_unmoved(planned.plan, again.plan))
 
 
-def _pulled(plan: Plan) -> Plan:
-    """The plan as it is when the image has arrived."""
-    return replace(plan, steps=tuple(step for step in plan.steps if step.kind != "pull"))
+def _gone(error: HostError) -> HostError:
+    """The host went away during the pull and does not come back."""
+    problem = error.problems[0]
+    what = (
+        f"the connection was lost during the pull and does not come back ({problem.what}); the state of this host is "
+        "unknown"
+    )
+    remedy = (
+        f"{problem.remedy}. What served before was not touched; apply again when the host is there: it looks first."
+    )
+    return HostError(replace(problem, what=what, remedy=remedy), exit=errors.UNREACHABLE)
 
 
-def _check_unmoved(planned: Planned, again: Plan) -> None:
-    """What is done is what was shown. HostError (BLOCKED): the host is no longer as it was."""
-    shown = planned.plan
-    if (again.outcome, again.steps, again.changes) == (shown.outcome, shown.steps, shown.changes):
-        return
+def _unmoved(shown: Plan, again: Plan) -> Plan:
+    """What is left of the shown plan. HostError (BLOCKED): the host is no longer as it was.
+
+    What happens by itself is no such change: a server that was loading is ready, or an image has arrived.
+    """
+    if again.outcome != "blocked" and again.changes == shown.changes and _is_left_of(_deeds(shown), _deeds(again)):
+        return again
     what = f"the host has changed since the plan was made (it would now be: {recap.summary_of(again)})"
     problem = Problem(what, "Nothing was done here. Apply again to see the new plan.", f"{shown.host}: plan")
     raise HostError(again.problems[0] if again.problems else problem, exit=errors.BLOCKED)
+
+
+def _deeds(plan: Plan) -> tuple[tuple[object, ...], ...]:
+    return tuple((step.kind, step.words, step.container) for step in plan.steps)
+
+
+def _is_left_of(shown: tuple[tuple[object, ...], ...], now: tuple[tuple[object, ...], ...]) -> bool:
+    """Whether the steps of now are the shown ones, but for some that took care of themselves."""
+    if shown == now:
+        return True
+    if not shown or (now and shown[0] == now[0]):
+        return bool(shown) and _is_left_of(shown[1:], now[1:])
+    return shown[0][0] in _BY_ITSELF and _is_left_of(shown[1:], now)
 
 
 def _recorded(planned: Planned, options: Options, say: Callable[[str, str], None]) -> Acted:
     """Act, and write down how it ended; a record that cannot be written is a warning."""
     began, started = now(), time.monotonic()
     try:
-        done = act(planned.session, planned.spec, planned.plan, say, planned.secrets)
+        done = act(planned.session, planned.spec, planned.plan, say, Manner(planned.secrets, options.keep_failed))
         run_hook(planned.spec.host, "after_ready", facts_of(planned.spec, done.container))
     except HostError as error:
         append(planned.session, _entry(planned, options, began, started, error))
         run_hook(planned.spec.host, "on_failure", {**facts_of(planned.spec, None), "error": error.problems[0].what})
         raise
-    warning = append(planned.session, _entry(planned, options, began, started, done))
+    made = _entry(planned, options, began, started, done)
+    warning = append(planned.session, replace(made, past=_past(planned, done)))
     return replace(done, warnings=(*done.warnings, *warning))
+
+
+def _past(planned: Planned, done: Acted) -> Past | None:
+    """The imprint of what serves now; None: it is gone again, or cannot be asked, which the next look will tell."""
+    try:
+        facts = look_again(to_look(planned.session), planned.spec, planned.secrets)
+    except HostError:
+        return None
+    container = next((each for each in facts.containers if each.id == done.container), None)
+    return past_of(container, facts, done.took) if container is not None else None
 
 
 def _entry(planned: Planned, options: Options, began: str, started: float, ended: Acted | HostError) -> Entry:

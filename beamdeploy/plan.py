@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from beamdeploy.errors import Problem
+from beamdeploy.imprint import edits, served, usual_seconds
 from beamdeploy.inventory import Host
 from beamdeploy.label import Change, changes, read_labels
 from beamdeploy.look.facts import Container, Facts
-from beamdeploy.preflight import PREVIOUS, image_there, name_problems, own, preflight, previous
+from beamdeploy.preflight import PREVIOUS, image_there, kept, name_problems, own, preflight, previous
 from beamdeploy.render import Spec
+from beamdeploy.weights.staging import human
 
 PULL_TIMEOUT = 4 * 3600
 COMMAND_TIMEOUT = 120
@@ -36,6 +39,8 @@ class Plan:
     """What is to be done on one host. `outcome`: unchanged, create, replace, start, settle, destroy, blocked.
 
     `fallback`: the container that is started again if the new one fails. `notes`: problems that do not block.
+    `edits`: what another hand changed since the server was ready, which no recipe says and no step mends.
+    `costs`: path of a change → what it costs.
     """
 
     host: str
@@ -45,6 +50,8 @@ class Plan:
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
     fallback: str | None = None
+    edits: tuple[Change, ...] = ()
+    costs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def writes(self) -> bool:
@@ -69,7 +76,22 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
         return Plan(host, "blocked", changes=differing, problems=blocking, notes=notes)
     aside = previous(spec.recipe.name, facts.containers)
     outcome, steps, fallback = _steps(spec, facts, current, aside)
-    return Plan(host, outcome, steps, differing, notes=notes, fallback=fallback)
+    costs = {each.path: _cost(each.path, spec, facts) for each in differing}
+    return Plan(
+        host, outcome, steps, differing, notes=notes, fallback=fallback, edits=edits(current, facts), costs=costs
+    )
+
+
+def without(plan: Plan, patterns: Collection[str]) -> Plan:
+    """The plan as far as these settings do not matter ("engine.*"): no step that they alone ask for."""
+
+    def kept_of(found: tuple[Change, ...]) -> tuple[Change, ...]:
+        return tuple(each for each in found if not any(fnmatchcase(each.path, pattern) for pattern in patterns))
+
+    left = replace(plan, changes=kept_of(plan.changes), edits=kept_of(plan.edits))
+    if plan.changes and not left.changes and plan.outcome == "replace":
+        return replace(left, outcome="unchanged", steps=())
+    return left
 
 
 def plan_destroy(host: Host, name: str, facts: Facts, stop_timeout: int) -> Plan:
@@ -77,7 +99,7 @@ def plan_destroy(host: Host, name: str, facts: Facts, stop_timeout: int) -> Plan
     blocking = facts.blockers or tuple(name_problems(name, facts.containers))
     if blocking:
         return Plan(host.name, "blocked", problems=tuple(problem.at(host.name) for problem in blocking))
-    ours = [each for each in (own(name, facts.containers), previous(name, facts.containers)) if each is not None]
+    ours = [each for each in (find(name, facts.containers) for find in (own, previous, kept)) if each is not None]
     steps = tuple(step for container in ours for step in _removal(host, container, stop_timeout))
     return Plan(host.name, "destroy" if steps else "unchanged", steps)
 
@@ -124,16 +146,52 @@ def _replacement(
     docker = spec.host.docker_words
     first = _first(spec, facts)
     run = _run(spec, "the settings differ")
-    if not current.running or aside is not None:
-        # not serving, or the half-started heir of the one kept aside: that one stays the fallback
+    if aside is not None or not (current.running or served(current, facts)):
+        # it has never served, or is the half-started heir of the one kept aside: that one stays the fallback
         removal = _removal(spec.host, current, spec.stop_timeout)
         steps = (*first, *removal, _wait_for_gpus(spec), run, _settle(spec), *_tidy(spec, aside))
         return "replace", steps, aside.id if aside else None
     name = spec.recipe.name + PREVIOUS
     keep = Step("set aside", "kept until the new one answers", (*docker, "rename", current.id, name), current.id)
     discard = Step("remove", "the new one answers", (*docker, "rm", current.id), current.id)
+    return (
+        "replace",
+        (*first, *_stopped(spec, facts, current), keep, _wait_for_gpus(spec), run, _settle(spec), discard),
+        current.id,
+    )
+
+
+def _stopped(spec: Spec, facts: Facts, current: Container) -> tuple[Step, ...]:
+    """The stop of what still runs. One that has ended served once: it is kept aside all the same."""
+    if not current.running:
+        return ()
     stop = _stop(spec.host, current, _deployed_stop_timeout(spec, current), "the GPUs hold one server at a time")
-    return "replace", (*first, stop, keep, _wait_for_gpus(spec), run, _settle(spec), discard), current.id
+    return (replace(stop, cost=f"{stop.cost}{_minutes(facts)}"),)
+
+
+def _minutes(facts: Facts) -> str:
+    """How long that is by this host's own history; nothing where it has none."""
+    seconds = usual_seconds(facts, "run", "settle")
+    if seconds is None:
+        return ""
+    return (
+        f", about {seconds:.0f} s by this host's history"
+        if seconds < 90
+        else (f", about {seconds / 60:.0f} min by this host's history")
+    )
+
+
+def _cost(path: str, spec: Spec, facts: Facts) -> str:
+    """What a change of this setting costs: each is a word of the command, so each takes a restart; some take more."""
+    restart = f"restart{_minutes(facts)}"
+    if path == "image" and image_there(spec, facts) is None:
+        return f"a download, then a {restart}"
+    folder = {"model.weights.path": 0, "speculative.drafter.path": 1}.get(path)
+    if folder is None or folder >= len(spec.recipe.folders):
+        return restart
+    locked = spec.weights.get(spec.recipe.folders[folder])
+    size = f", {human(sum(file.size for file in locked.files.values()))}" if locked else ""
+    return f"weights staged{size}, and a {restart}"
 
 
 def _deployed_stop_timeout(spec: Spec, container: Container) -> int:

@@ -17,6 +17,8 @@ from beamdeploy.weights.staging import Folder
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 PREVIOUS = ".previous"
 """Suffix of the container that is kept aside while a new one starts."""
+KEPT = ".failed"
+"""Suffix of a new server that failed, and was kept for a look."""
 
 
 def preflight(spec: Spec, facts: Facts) -> tuple[Problem, ...]:
@@ -43,6 +45,11 @@ def own(spec_name: str, containers: tuple[Container, ...]) -> Container | None:
 def previous(spec_name: str, containers: tuple[Container, ...]) -> Container | None:
     """The container that an earlier apply kept aside."""
     return _named(spec_name + PREVIOUS, spec_name, containers)
+
+
+def kept(spec_name: str, containers: tuple[Container, ...]) -> Container | None:
+    """The container that failed in an earlier apply, and was kept for a look."""
+    return _named(spec_name + KEPT, spec_name, containers)
 
 
 def image_there(spec: Spec, facts: Facts) -> Image | None:

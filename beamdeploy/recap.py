@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 
 from beamdeploy import errors
@@ -43,6 +43,22 @@ def planned(spec: Spec, plan: Plan) -> HostReport:
     return HostReport(plan.host, plan.outcome, errors.DONE, summary_of(plan), details, plan.notes, plan_lines(plan))
 
 
+def drifted(spec: Spec, plan: Plan) -> HostReport:
+    """A host against what it should be."""
+    made = planned(spec, plan)
+    if made.exit or not (plan.steps or plan.changes or plan.edits):
+        return made
+    differing = ", ".join(each.path for each in (*plan.changes, *plan.edits))
+    summary = differing or f"{plan.outcome}: {summary_of(plan)}"
+    return replace(made, outcome="drifted", exit=errors.CHANGES_PENDING, summary=summary)
+
+
+def has_steps(report: HostReport) -> bool:
+    """Whether something is to be done on a host, as its plan has it."""
+    found = report.details.get("plan")
+    return isinstance(found, Mapping) and bool(found["steps"])
+
+
 def failed(host: str, error: HostError, plan: Plan | None = None) -> HostReport:
     """A host on which a step failed, or which could not be reached."""
     details = {"plan": plan_data(plan)} if plan else {}
@@ -77,7 +93,7 @@ def _of_bastion(problem: Problem) -> Problem:
 
 def not_attempted(report: HostReport, why: str) -> HostReport:
     """A host that had something to do and was left as it was."""
-    if not report.plan:
+    if not has_steps(report):
         return report
     return HostReport(report.name, "not attempted", errors.DONE, why, report.details, report.problems)
 
@@ -107,12 +123,17 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "outcome": plan.outcome,
         "changes": [asdict(change) for change in plan.changes],
         "steps": [{**asdict(step), "words": list(step.words)} for step in plan.steps],
+        **({"costs": dict(plan.costs)} if plan.costs else {}),
+        **({"edits": [asdict(edit) for edit in plan.edits]} if plan.edits else {}),
     }
 
 
 def _change_lines(plan: Plan) -> Iterator[PlanLine]:
     for change in plan.changes:
-        yield PlanLine("~", change.path, f"{_said(change.old)} → {_said(change.new)}")
+        yield PlanLine("~", change.path, f"{_said(change.old)} → {_said(change.new)}", plan.costs.get(change.path, ""))
+    for edit in plan.edits:
+        reason = f"{_said(edit.old)} → {_said(edit.new)}, by another hand since it was ready"
+        yield PlanLine("~", edit.path, reason, "the next restart")
 
 
 def _step_line(step: Step) -> PlanLine:

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from beamdeploy.errors import HostError, Problem
+from beamdeploy.look.facts import Past
 from beamdeploy.remote import Session
 
 _APPEND = """
 umask 077
 dir=$1/$2
-mkdir -p "$dir" && printf '%s\\n' "$3" >> "$dir/history.jsonl"
+mkdir -p "$dir" && printf '%s\\n' "$3" >> "$dir/history.jsonl" && printf '%s\\n' "$4" >> "$dir/runs.jsonl"
 """
 _READ = """
 for file in "$1"/${2:-*}/history.jsonl; do [ ! -e "$file" ] || cat "$file" || exit; done
@@ -39,13 +40,16 @@ class Entry:
     container: str | None = None
     completion: str = ""
     error: str = ""
+    past: Past | None = None
+    """What the next look is told of this run; None: that it was, and how it ended."""
 
 
 def append(session: Session, entry: Entry) -> tuple[Problem, ...]:
     """Write an entry down; a warning if the host would not."""
     line = json.dumps(asdict(entry), separators=(",", ":"))
+    brief = json.dumps(asdict(entry.past or Past(entry.outcome)), separators=(",", ":"))
     try:
-        result = session.script(_APPEND, (session.host.state_folder, entry.name, line), timeout=60)
+        result = session.script(_APPEND, (session.host.state_folder, entry.name, line, brief), timeout=60)
     except HostError as error:
         return tuple(error.problems)
     if result.ok:
@@ -70,6 +74,6 @@ def _entries(text: str) -> Iterator[Entry]:
         try:
             told: dict[str, Any] = json.loads(line)
             data: dict[str, Any] = {key: value for key, value in told.items() if key in known}
-            yield Entry(**{**data, "words": tuple(data["words"])})
+            yield Entry(**{**data, "words": tuple(data["words"]), "past": None})
         except (ValueError, TypeError, AttributeError, KeyError):
             continue

@@ -13,15 +13,17 @@ from beamdeploy.engines import facts_of, names
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.health import completion, gpus_inside
+from beamdeploy.imprint import edits
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, read_labels
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Container, Facts
 from beamdeploy.outcome import HostReport, Report
-from beamdeploy.preflight import PREVIOUS
+from beamdeploy.preflight import KEPT, PREVIOUS, own
 from beamdeploy.recap import shared
 from beamdeploy.remote import Looker, Session, open_session
 from beamdeploy.remote.gates import Gates
+from beamdeploy.render import Spec
 from beamdeploy.run import to_look, told
 
 
@@ -60,13 +62,13 @@ class Looked:
 def status(
     hosts: Iterable[Host],
     name: str | None,
-    digests: dict[str, str],
+    specs: Mapping[str, Spec],
     *,
     accept_new: bool,
     deep: bool = False,
     forks: Forks = AS_USUAL,
 ) -> Report:
-    """All deployments, or that of one name. `digests`: host → what the recipe would be there, for drift.
+    """All deployments, or that of one name. `specs`: host → what the recipe would be there, for drift.
 
     `deep`: each running container is asked for its GPUs, and each ready server for a small completion.
     """
@@ -76,7 +78,7 @@ def status(
 
     def work(host: str) -> Looked:
         with open_session(by_name[host], accept_new=accept_new, gates=gates) as session:
-            shallow = looked(to_look(session), name, digests.get(host), need_gpus=deep)
+            shallow = looked(to_look(session), name, specs.get(host), need_gpus=deep)
             return _deeply(session, shallow) if deep else shallow
 
     results = each(by_name, work, at_once=forks.hosts)
@@ -84,10 +86,26 @@ def status(
     return shared(Report("Status", errors.worst(report.exit for report in reports), reports))
 
 
-def looked(looker: Looker, name: str | None, digest: str | None, *, need_gpus: bool = False) -> Looked:
+def looked(looker: Looker, name: str | None, spec: Spec | None, *, need_gpus: bool = False) -> Looked:
     """A host and its deployments, by a look that changes nothing."""
-    facts = look(looker, Question(name=name, docker=looker.host.docker_words, need_gpus=need_gpus))
-    return Looked(deployments(looker, facts, name, digest), facts, told(looker))
+    asked = Question(name=name, docker=looker.host.docker_words, need_gpus=need_gpus)
+    if spec is not None:
+        folders, host = spec.recipe.folders, spec.host
+        asked = replace(asked, model_dir=host.model_dir, folders=folders, state=host.state_folder)
+    facts = look(looker, asked)
+    found = deployments(looker, facts, name, spec.digest if spec else None)
+    by_hand = _by_hand(looker.host.name, spec.recipe.name, facts) if spec else ()
+    return Looked(found, facts, (*told(looker), *by_hand))
+
+
+def _by_hand(host: str, name: str, facts: Facts) -> tuple[Problem, ...]:
+    remedy = "beamdeploy drift shows old and new; destroy and apply bring it there."
+    return tuple(
+        Problem(
+            f"{edit.path} of {name} was changed by another hand: {edit.old} → {edit.new}", remedy, host, level="warning"
+        )
+        for edit in edits(own(name, facts.containers), facts)
+    )
 
 
 def _deeply(session: Session, shallow: Looked) -> Looked:
@@ -102,7 +120,7 @@ def deployments(looker: Looker, facts: Facts, name: str | None, digest: str | No
     return tuple(
         _deployment(looker, container, deployed, digest)
         for container, deployed in ours
-        if deployed is not None and name in (None, deployed.name) and not container.name.endswith(PREVIOUS)
+        if deployed is not None and name in (None, deployed.name) and not container.name.endswith((PREVIOUS, KEPT))
     )
 
 

@@ -21,6 +21,7 @@ class Options:
     """How a run is made, beside its specs. `lock_wait` in seconds; `serial`: hosts a wave ("2", "25%"), None: all.
 
     `canary`: the first host is a wave of its own. `max_fail`: so many hosts may fail before the next wave is left out.
+    `keep_failed`: see `act.Manner`.
     """
 
     accept_new: bool = False
@@ -30,6 +31,7 @@ class Options:
     canary: bool = False
     max_fail: int = 0
     forks: Forks = AS_USUAL
+    keep_failed: bool = False
     action: str = "apply"
 
 
@@ -105,5 +107,6 @@ def question(spec: Spec) -> Question:
         ports=(port,),
         docker=spec.host.docker_words,
         need_gpus=True,
+        state=spec.host.state_folder,
         http=((address, port, spec.engine.ready), (address, port, "/v1/models")),
     )

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from beamdeploy import errors
-from beamdeploy.act import is_there, remove, stop, wait_for_gpus
+from beamdeploy.act import is_there, remove, stop
 from beamdeploy.engines import engine_facts, names
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.fleet import AS_USUAL, Forks, each
+from beamdeploy.gpu_memory import wait_for_gpus
 from beamdeploy.hostlock import locked
 from beamdeploy.inventory import Host
 from beamdeploy.label import NAME, Deployed, read_labels

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from beamdeploy.cli import options
@@ -48,6 +50,7 @@ def apply(
     from beamdeploy.cli.ask import confirm_apply
     from beamdeploy.cli.plan import plan
     from beamdeploy.cli.targets import load_hosts, load_wanted, ordered, rollout_options
+    from beamdeploy.failed import note
     from beamdeploy.lock import require_lock
     from beamdeploy.report import Progress, show
 
@@ -62,4 +65,5 @@ def apply(
     how = rollout_options(rollout, accept_new=accept_new, skip_blocked=skip_blocked)
     with Progress() as progress:
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
+    note(inventory, report, os.environ)
     return show(report, output)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from beamdeploy.cli import options
-from beamdeploy.errors import CHANGES_PENDING, DONE
 
 if TYPE_CHECKING:
     from beamdeploy.fleet import Forks
@@ -19,6 +17,9 @@ if TYPE_CHECKING:
 @options.hosts
 @options.overrides
 @options.templates
+@click.option(
+    "--ignore", "ignored", multiple=True, metavar="SETTING", help="This may differ; docker.* and such, several times."
+)
 @options.forks
 @options.output
 def drift(
@@ -30,10 +31,14 @@ def drift(
     accept_new: bool,
     overrides: tuple[tuple[str, str], ...],
     templates: str | None,
+    ignored: tuple[str, ...],
     forks: Forks,
     output: str,
 ) -> int:
-    """Say what on the hosts is not as RECIPE says; nothing is changed. Ends with 10 when something is not."""
+    """Say what on the hosts is not as RECIPE says; nothing is changed. Ends with 10 when something is not.
+
+    Also what another hand changed since the server was ready: docker update, a restart, other weights.
+    """
     from beamdeploy import deploy
     from beamdeploy.cli.targets import load_hosts, load_wanted
     from beamdeploy.report import Progress, show
@@ -42,7 +47,5 @@ def drift(
     wanted, lock = load_wanted(recipe, overrides)
     specs = deploy.specs_of(wanted, load_hosts(inventory, limit, model_dir, gpus), lock, templates)
     with Progress() as progress:
-        report = replace(deploy.plan(specs, Options(accept_new=accept_new, forks=forks), progress.event), kind="Drift")
-    if report.exit == DONE and deploy.pending(report):
-        report = replace(report, exit=CHANGES_PENDING)
+        report = deploy.drift(specs, Options(accept_new=accept_new, forks=forks), ignored, progress.event)
     return show(report, output)

@@ -42,7 +42,7 @@ def limit(command: F) -> F:
         "--limit",
         metavar="PATTERN",
         shell_complete=complete.hosts,
-        help="Only these hosts and groups, as in Ansible.",
+        help="Only these hosts and groups, as in Ansible; @failed: those that the last run left over.",
     )(command)
 
 
@@ -127,6 +127,7 @@ class Rollout:
     order: str
     lock_wait: float
     forks: Forks
+    keep_failed: bool
 
 
 def forks(command: F) -> F:
@@ -158,6 +159,7 @@ def rollout(command: Callable[..., int]) -> Callable[..., int]:
             metavar="N",
             help="Go on with the next wave while no more than N hosts have failed.",
         ),
+        click.option("--keep-failed", is_flag=True, help="Leave a new server that failed there, stopped, for a look."),
         click.option("--order", type=orders, default="inventory", help="In which order, as in Ansible."),
     ):
         gathered = option(gathered)

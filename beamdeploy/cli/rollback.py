@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from beamdeploy.cli import options
@@ -34,6 +36,7 @@ def rollback(
     from beamdeploy import deploy, history
     from beamdeploy.cli.ask import confirm_apply
     from beamdeploy.cli.targets import deployment_name, load_hosts, ordered, rollout_options
+    from beamdeploy.failed import note
     from beamdeploy.report import Progress, show
 
     hosts = ordered(load_hosts(inventory, limit, model_dir, gpus), rollout.order)
@@ -42,4 +45,5 @@ def rollback(
         found = history.entries(hosts, deployment_name(target), progress.event, accept_new=accept_new)
         specs = history.way_back(hosts, found, number)
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
+    note(inventory, report, os.environ)
     return show(report, output)

@@ -58,14 +58,14 @@ def status(
     from beamdeploy.report import show
 
     hosts = load_hosts(inventory, limit, model_dir, gpus)
-    digests = {}
+    specs = {}
     if target is not None and is_recipe(target):
         wanted, lock = load_wanted(target, overrides)
-        digests = {spec.host.name: spec.digest for spec in specs_of(wanted, hosts, lock, None)}
+        specs = {spec.host.name: spec for spec in specs_of(wanted, hosts, lock, None)}
     name = deployment_name(target)
 
     def looked() -> Report:
-        return look.status(hosts, name, digests, accept_new=accept_new, deep=deep, forks=forks)
+        return look.status(hosts, name, specs, accept_new=accept_new, deep=deep, forks=forks)
 
     return _watched(looked, interval, output) if watch else show(looked(), output)
 

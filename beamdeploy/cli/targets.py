@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from beamdeploy.errors import InputError
+from beamdeploy.failed import limited
 from beamdeploy.inventory import Host, load_inventory, select
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def load_hosts(
         started = lifetime.up(None, lifetime.folder_of(None, os.environ), recipes=(recipe,) if recipe else ())
         inventory = str(started.inventory)
     loaded = load_inventory(inventory, model_dir=model_dir, gpus=gpus, environ=os.environ)
-    return select(loaded, limit)
+    return select(loaded, limited(inventory, limit, os.environ))
 
 
 def ordered(hosts: tuple[Host, ...], order: str) -> tuple[Host, ...]:
@@ -60,6 +61,7 @@ def rollout_options(
         canary=rollout.canary,
         max_fail=rollout.max_fail,
         forks=rollout.forks,
+        keep_failed=rollout.keep_failed,
         action=action,
     )
 

@@ -26,6 +26,7 @@ class Question:
     `name`: a container (it and its ".previous" are looked up beside all that carry our label); None: all of ours.
     `images`: "repo@sha256:…", "repo:tag" or "sha256:<id>". `folders` lie below `model_dir`. `ports`: TCP ports of
     which listeners and publishing containers are told. `docker`: the words that start docker; none: it is not asked.
+    `state`: our state folder on the host, for what the last runs of `name` noted there.
     `http`: (address, port, path) to GET at the same time.
     """
 
@@ -37,6 +38,7 @@ class Question:
     docker: tuple[str, ...] = ("docker",)
     need_gpus: bool = True
     http: tuple[tuple[str, int, str], ...] = ()
+    state: str | None = None
 
 
 def look(session: Looker, question: Question) -> Facts:
@@ -60,6 +62,8 @@ def words(question: Question, nonce: str) -> Iterator[str]:
     yield f"nonce={nonce}"
     if question.name is not None:
         yield f"name={question.name}"
+    if question.state is not None and question.name is not None:
+        yield f"state={question.state}"
     if question.model_dir is not None:
         yield f"model_dir={question.model_dir}"
     if question.need_gpus:

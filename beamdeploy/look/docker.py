@@ -98,6 +98,7 @@ def _container(row: Mapping[str, Any]) -> Container:
         restart_count=row["restart_count"],
         labels=dict(row["labels"] or {}),
         ports=tuple(_ports(published or {})),
+        limits=dict(row.get("limits") or {}),
     )
 
 

@@ -50,6 +50,8 @@ class Container:
     labels: Mapping[str, str]
     ports: tuple[tuple[str, int, int], ...] = ()
     """(host ip, host port, container port)"""
+    limits: Mapping[str, object] = field(default_factory=dict)
+    """What `docker update` can change, by docker's own name ("Memory")."""
 
     @property
     def running(self) -> bool:
@@ -180,6 +182,19 @@ class Secrets:
 
 
 @dataclass(frozen=True)
+class Past:
+    """A run of ours on this deployment, in short. `took`: kind of step → seconds; `weights`: folder → a mark."""
+
+    outcome: str
+    container: str = ""
+    started_at: str = ""
+    restarts: int = 0
+    limits: Mapping[str, object] = field(default_factory=dict)
+    weights: Mapping[str, str] = field(default_factory=dict)
+    took: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Facts:
     """One look at one host. `weights` holds the recipe's folders by path; None: the folder is not there.
 
@@ -199,3 +214,5 @@ class Facts:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     secrets: Secrets | None = None
     """None: the recipe has none, and nothing was asked."""
+    past: tuple[Past, ...] = ()
+    """The last runs, oldest first."""

@@ -115,7 +115,7 @@ track_containers() {
     }
     NF >= 4 && $1 ~ /^[0-9a-f]+$/ && ($3 != "" || (name != "" && named($2)) || published($4)) { print $1 }')
   # shellcheck disable=SC2086 # ids are hex words
-  [ -z "$ids" ] || ask docker.containers dk container inspect --format '{"id":{{json .Id}},"name":{{json .Name}},"image":{{json .Config.Image}},"image_id":{{json .Image}},"state":{{json .State.Status}},"exit_code":{{json .State.ExitCode}},"oom_killed":{{json .State.OOMKilled}},"error":{{json .State.Error}},"started_at":{{json .State.StartedAt}},"restart_count":{{json .RestartCount}},"labels":{{json .Config.Labels}},"bindings":{{json .HostConfig.PortBindings}},"ports":{{json .NetworkSettings.Ports}}}' $ids
+  [ -z "$ids" ] || ask docker.containers dk container inspect --format '{"id":{{json .Id}},"name":{{json .Name}},"image":{{json .Config.Image}},"image_id":{{json .Image}},"state":{{json .State.Status}},"exit_code":{{json .State.ExitCode}},"oom_killed":{{json .State.OOMKilled}},"error":{{json .State.Error}},"started_at":{{json .State.StartedAt}},"restart_count":{{json .RestartCount}},"labels":{{json .Config.Labels}},"bindings":{{json .HostConfig.PortBindings}},"ports":{{json .NetworkSettings.Ports}},"limits":{"BlkioWeight":{{json .HostConfig.BlkioWeight}},"CpuPeriod":{{json .HostConfig.CpuPeriod}},"CpuQuota":{{json .HostConfig.CpuQuota}},"CpuShares":{{json .HostConfig.CpuShares}},"NanoCpus":{{json .HostConfig.NanoCpus}},"CpusetCpus":{{json .HostConfig.CpusetCpus}},"CpusetMems":{{json .HostConfig.CpusetMems}},"Memory":{{json .HostConfig.Memory}},"MemoryReservation":{{json .HostConfig.MemoryReservation}},"MemorySwap":{{json .HostConfig.MemorySwap}},"PidsLimit":{{json .HostConfig.PidsLimit}},"RestartPolicy":{{json .HostConfig.RestartPolicy}}}}' $ids
 }
 
 track_images() {
@@ -417,7 +417,7 @@ main() {
   export LC_ALL=C
   newline='
 '
-  nonce='' name='' images='' ports='' model_dir='' docker='' wanted='' folders=0
+  nonce='' name='' images='' ports='' model_dir='' docker='' wanted='' folders=0 state=''
   while [ $# -gt 0 ]; do
     value=${1#*=}
     case $1 in
@@ -426,6 +426,7 @@ main() {
       image=*) images=$images$value$newline ;;
       port=*) ports="$ports $value" ;;
       model_dir=*) model_dir=$value ;;
+      state=*) state=$value ;;
       docker=*) docker="$docker $(quoted "$value")" ;;
       gpus=*) wanted=gpus ;;
       folder=*)
@@ -451,6 +452,9 @@ main() {
       set -- "$@" "track_folder $number"
       number=$((number + 1))
     done
+  fi
+  if [ -n "$state" ] && [ -r "$state/$name/runs.jsonl" ]; then
+    frame past 0 "$(tail -n 8 "$state/$name/runs.jsonl")"
   fi
   tracks "$@"
   printf '@@%s end\n' "$nonce"

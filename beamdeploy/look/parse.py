@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields
 
 from beamdeploy.look import docker, folders, gpus, ports
-from beamdeploy.look.facts import Disk, Facts
-from beamdeploy.look.frames import Frame, frames
+from beamdeploy.look.facts import Disk, Facts, Past
+from beamdeploy.look.frames import Frame, frames, only
 
 
 def parse(
@@ -34,8 +37,18 @@ def parse(
         disks={disk.path: disk for disk in disks(found)},
         weights=folders.parse(found, folder_names, model_dir),
         model_dir_exists=None if model_dir is None else model_dir != "",
+        past=tuple(past(found)),
         blockers=(*asked.problems, *cards.problems, *unseen, *hidden),
     )
+
+
+def past(found: Sequence[Frame]) -> Iterator[Past]:
+    """What the last runs noted; a line that is cut, or that a later version wrote in another way, is left out."""
+    known = {each.name for each in fields(Past)}
+    frame = only(found, "past")
+    for line in frame.text.splitlines() if frame else ():
+        with suppress(ValueError, TypeError, AttributeError):
+            yield Past(**{key: value for key, value in json.loads(line).items() if key in known})
 
 
 def disks(found: Sequence[Frame]) -> Iterator[Disk]:

@@ -1,0 +1,51 @@
+"""Which hosts the last run over an inventory left failed, for `--limit @failed`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from beamdeploy.errors import DONE, InputError, Problem
+from beamdeploy.outcome import Report
+
+WORD = "@failed"
+
+
+def note(inventory: str | None, report: Report, environ: Mapping[str, str]) -> None:
+    """Keep the hosts that failed or were not attempted; none is noted, too. A cache that cannot be written is none."""
+    left = [host.name for host in report.hosts if host.exit != DONE or host.outcome == "not attempted"]
+    file = _file(inventory, environ)
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = file.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(left), encoding="utf-8")
+        fresh.replace(file)
+
+
+def limited(inventory: str | None, limit: str | None, environ: Mapping[str, str]) -> str | None:
+    """The limit with `@failed` replaced by names. InputError: there was no run, or nothing failed in it."""
+    words = limit.replace(":", ",").split(",") if limit else []
+    if WORD not in words:
+        return limit
+    return ",".join(name for word in words for name in (_noted(inventory, environ) if word == WORD else (word,)))
+
+
+def _noted(inventory: str | None, environ: Mapping[str, str]) -> Iterable[str]:
+    try:
+        names = tuple(map(str, json.loads(_file(inventory, environ).read_text(encoding="utf-8"))))
+    except (OSError, ValueError):
+        names = ()
+    if not names:
+        what = f"--limit {WORD}: no host is left over from the last run over this inventory"
+        raise InputError([Problem(what, "Say which hosts, or leave --limit out.", where="command line")])
+    return names
+
+
+def _file(inventory: str | None, environ: Mapping[str, str]) -> Path:
+    cache = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    where = os.path.abspath(inventory) if inventory and os.path.exists(inventory) else inventory or ""
+    return Path(cache) / "beamdeploy" / "failed" / hashlib.sha256(where.encode()).hexdigest()[:32]
