@@ -52,7 +52,7 @@ def plan(specs: tuple[Spec, ...], options: Options, say: SayHost) -> Report:
     """
     with ExitStack() as stack:
         looked = only_look_at_all(specs, options, Run(stack, say, options.forks))
-        reports = tuple(_planned(name, found) for name, found in looked.items())
+        reports = tuple(_planned(name, found, options) for name, found in looked.items())
     return recap.shared(Report("Plan", errors.worst(report.exit for report in reports), reports))
 
 
@@ -83,7 +83,7 @@ def apply(specs: tuple[Spec, ...], options: Options, say: SayHost, confirm: Conf
     with ExitStack() as stack:
         run = Run(stack, say, options.forks)
         looked = look_at_all(specs, options, run)
-        reports = {name: _planned(name, found) for name, found in looked.items()}
+        reports = {name: _planned(name, found, options) for name, found in looked.items()}
         able = _able(looked)
         blocked = any(report.outcome == "blocked" for report in reports.values())
         if blocked and not options.skip_blocked:
@@ -117,8 +117,10 @@ def _unpinned(recipe: Recipe) -> Problem:
     )
 
 
-def _planned(name: str, found: Planned | Seen | HostError) -> HostReport:
-    return recap.failed(name, found) if isinstance(found, HostError) else recap.planned(found.spec, found.plan)
+def _planned(name: str, found: Planned | Seen | HostError, options: Options) -> HostReport:
+    if isinstance(found, HostError):
+        return recap.failed(name, found)
+    return recap.planned(found.spec, found.plan, diff=options.diff)
 
 
 def _able(looked: Mapping[str, Planned | HostError]) -> dict[str, Planned]:

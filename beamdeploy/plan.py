@@ -40,7 +40,7 @@ class Plan:
 
     `fallback`: the container that is started again if the new one fails. `notes`: problems that do not block.
     `edits`: what another hand changed since the server was ready, which no recipe says and no step mends.
-    `costs`: path of a change → what it costs.
+    `costs`: path of a change → what it costs. `before`: the words that the container was made from, without labels.
     """
 
     host: str
@@ -52,6 +52,7 @@ class Plan:
     fallback: str | None = None
     edits: tuple[Change, ...] = ()
     costs: Mapping[str, str] = field(default_factory=dict)
+    before: tuple[str, ...] = ()
 
     @property
     def writes(self) -> bool:
@@ -78,7 +79,15 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
     outcome, steps, fallback = _steps(spec, facts, current, aside)
     costs = {each.path: _cost(each.path, spec, facts) for each in differing}
     return Plan(
-        host, outcome, steps, differing, notes=notes, fallback=fallback, edits=edits(current, facts), costs=costs
+        host,
+        outcome,
+        steps,
+        differing,
+        notes=notes,
+        fallback=fallback,
+        edits=edits(current, facts),
+        costs=costs,
+        before=_words_of(current),
     )
 
 
@@ -207,6 +216,11 @@ def _changes(spec: Spec, current: Container | None) -> tuple[Change, ...]:
         return ()
     found = changes(deployed.settings, spec.settings)
     return found or (Change("template", " ".join(deployed.words), " ".join(spec.words)),)
+
+
+def _words_of(current: Container | None) -> tuple[str, ...]:
+    deployed = read_labels(current.labels) if current else None
+    return deployed.words if deployed else ()
 
 
 def _rotated(facts: Facts, current: Container | None) -> tuple[Change, ...]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from difflib import unified_diff
 
 from beamdeploy import errors
 from beamdeploy.errors import HostError, Problem
+from beamdeploy.label import without_labels
 from beamdeploy.outcome import HostReport, PlanLine, Report
 from beamdeploy.plan import Plan, Step
 from beamdeploy.render import Spec
 
-_MARKS = {"stop": "-", "remove": "-", "set aside": "~", "pull": "+", "run": "+", "start": "+"}
+_MARKS = {"stop": "-", "remove": "-", "remove image": "-", "set aside": "~", "pull": "+", "run": "+", "start": "+"}
 _OUTCOMES = {
     errors.UNREACHABLE: "unreachable",
     errors.NOT_READY: "not ready",
@@ -33,14 +36,38 @@ _BASTION = ": connect: bastion "
 _LOADING = "the new server goes on loading there; watch it with beamdeploy logs -f"
 
 
-def planned(spec: Spec, plan: Plan) -> HostReport:
-    """A host before anything is done."""
-    details = {"plan": plan_data(plan), "digest": spec.digest}
+def planned(spec: Spec, plan: Plan, *, diff: bool = False) -> HostReport:
+    """A host before anything is done. `diff`: with the words of the command, old and new."""
+    details: dict[str, object] = {"plan": plan_data(plan), "digest": spec.digest}
+    if diff and plan.steps:
+        details = {**details, "diff": diff_of(plan.before, without_labels(spec.words))}
     if plan.outcome == "blocked":
         summary = f"{len(plan.problems)} in the way; nothing was changed"
         problems = (*plan.problems, *plan.notes)
         return HostReport(plan.host, "blocked", errors.BLOCKED, summary, details, problems, plan_lines(plan))
-    return HostReport(plan.host, plan.outcome, errors.DONE, summary_of(plan), details, plan.notes, plan_lines(plan))
+    shown = (*plan_lines(plan), *_diff_lines(details.get("diff", ())))
+    return HostReport(plan.host, plan.outcome, errors.DONE, summary_of(plan), details, plan.notes, shown)
+
+
+def diff_of(old: tuple[str, ...], new: tuple[str, ...]) -> list[str]:
+    """A unified diff of two commands, a line an option with its values; empty where they are the same."""
+    lines = unified_diff(_by_option(old), _by_option(new), "deployed", "wanted", lineterm="", n=1)
+    return list(lines)
+
+
+def _by_option(words: tuple[str, ...]) -> list[str]:
+    lines: list[str] = []
+    for word in words:
+        if lines and not word.startswith("-") and lines[-1].startswith("-") and " " not in lines[-1]:
+            lines[-1] = f"{lines[-1]} {shlex.quote(word)}"
+        else:
+            lines.append(shlex.quote(word))
+    return lines
+
+
+def _diff_lines(diff: object) -> Iterator[PlanLine]:
+    for line in diff if isinstance(diff, list) else ():
+        yield PlanLine(line[0] if line[0] in "+-" else " ", line)
 
 
 def drifted(spec: Spec, plan: Plan) -> HostReport:

@@ -21,7 +21,7 @@ class Options:
     """How a run is made, beside its specs. `lock_wait` in seconds; `serial`: hosts a wave ("2", "25%"), None: all.
 
     `canary`: the first host is a wave of its own. `max_fail`: so many hosts may fail before the next wave is left out.
-    `keep_failed`: see `act.Manner`.
+    `keep_failed`: see `act.Manner`. `diff`: a plan also shows the words of the command, old and new.
     """
 
     accept_new: bool = False
@@ -32,6 +32,7 @@ class Options:
     max_fail: int = 0
     forks: Forks = AS_USUAL
     keep_failed: bool = False
+    diff: bool = False
     action: str = "apply"
 
 

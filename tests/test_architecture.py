@@ -43,7 +43,7 @@ ORDER = (
     ("survey",),
     ("execute",),
     ("deploy",),
-    ("takedown", "status", "logs", "pin", "verify", "stage", "history", "doctor", "failed"),
+    ("takedown", "status", "logs", "pin", "verify", "stage", "history", "doctor", "failed", "prune"),
     ("contract", "tunnel", "chat", "client", "bench"),
     ("report",),
     ("sandbox",),

@@ -20,6 +20,7 @@ from beamdeploy.cli import options
 @click.option("--locked", is_flag=True, help="Refuse when the recipe has no lock: the habit of a CI.")
 @click.option("--skip-blocked", is_flag=True, help="Go on with the others when a host is blocked.")
 @options.rollout
+@options.diff
 @options.yes
 @options.output
 @click.pass_context
@@ -39,6 +40,7 @@ def apply(
     locked: bool,
     skip_blocked: bool,
     rollout: options.Rollout,
+    diff: bool,
     yes: bool,
     output: str,
 ) -> int:
@@ -62,7 +64,7 @@ def apply(
         require_lock(recipe, lock)
     hosts = ordered(load_hosts(inventory, limit, model_dir, gpus, wanted), rollout.order)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
-    how = rollout_options(rollout, accept_new=accept_new, skip_blocked=skip_blocked)
+    how = rollout_options(rollout, accept_new=accept_new, skip_blocked=skip_blocked, diff=diff)
     with Progress() as progress:
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
     note(inventory, report, os.environ)

@@ -51,5 +51,20 @@ def confirm_destroy(progress: Progress, *, yes: bool) -> Callable[[str, tuple[Ho
     return confirm
 
 
+def confirm_prune(progress: Progress, *, yes: bool) -> Confirm:
+    """Ask before anything is removed. InputError: nobody is there, and -y was not given."""
+
+    def confirm(reports: tuple[HostReport, ...]) -> bool:
+        from beamdeploy.report import show_plans
+
+        with progress.paused():
+            show_plans(reports)
+            if not yes and not on_terminal():
+                raise InputError([Problem("prune asks, and there is no terminal to ask on", "Add -y.")])
+            return yes or _asked("Remove these?")
+
+    return confirm
+
+
 def _asked(question: str) -> bool:
     return click.confirm(question, default=False, err=True)

@@ -130,6 +130,11 @@ class Rollout:
     keep_failed: bool
 
 
+def diff(command: F) -> F:
+    """`diff: bool`"""
+    return click.option("-D", "--diff", is_flag=True, help="Also show the words of the command, old and new.")(command)
+
+
 def forks(command: F) -> F:
     """`forks: Forks`"""
     return click.option(

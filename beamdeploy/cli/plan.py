@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @options.templates
 @options.unpinned
 @click.option("--exit-code", is_flag=True, help="End with 10 when apply would change something.")
+@options.diff
 @options.forks
 @options.output
 def plan(
@@ -34,6 +35,7 @@ def plan(
     templates: str | None,
     unpinned: bool,
     exit_code: bool,
+    diff: bool,
     forks: Forks,
     output: str,
 ) -> int:
@@ -47,7 +49,7 @@ def plan(
     hosts = load_hosts(inventory, limit, model_dir, gpus, wanted)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
     with Progress() as progress:
-        report = deploy.plan(specs, Options(accept_new=accept_new, forks=forks), progress.event)
+        report = deploy.plan(specs, Options(accept_new=accept_new, forks=forks, diff=diff), progress.event)
     if exit_code and report.exit == DONE and deploy.pending(report):
         report = replace(report, exit=CHANGES_PENDING)
     return show(report, output)

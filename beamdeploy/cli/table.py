@@ -18,6 +18,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "apply": ("apply", "Make the hosts serve what the recipe says."),
         "rollback": ("rollback", "Return to the deployment before this one."),
         "destroy": ("destroy", "Stop and remove a deployment."),
+        "prune": ("prune", "Remove images and containers of ours that nothing needs any more."),
     },
     "Look": {
         "status": ("status", "Say what runs on each host and whether it is ready."),

@@ -48,7 +48,7 @@ def ordered(hosts: tuple[Host, ...], order: str) -> tuple[Host, ...]:
 
 
 def rollout_options(
-    rollout: Rollout, *, accept_new: bool, skip_blocked: bool = False, action: str = "apply"
+    rollout: Rollout, *, accept_new: bool, skip_blocked: bool = False, diff: bool = False, action: str = "apply"
 ) -> Options:
     """The run's options out of the command line's."""
     from beamdeploy.survey import Options
@@ -62,6 +62,7 @@ def rollout_options(
         max_fail=rollout.max_fail,
         forks=rollout.forks,
         keep_failed=rollout.keep_failed,
+        diff=diff,
         action=action,
     )
 

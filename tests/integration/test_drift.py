@@ -45,7 +45,7 @@ def test_a_restart_by_hand_and_other_weights_are_drift(job: Job, clean_host: Lab
     assert job.run("apply").exit == 0
     done = job.run("drift")
     assert (done.exit, edits(done, clean_host)) == (10, ["docker.started_at"])
-    (clean_host.models / "generation_config.json").write_text('{"temperature": 0.1}\n', encoding="utf-8")
+    (clean_host.models / "nvfp4" / "generation_config.json").write_text('{"temperature": 0.1}\n', encoding="utf-8")
     done = job.run("drift", "--ignore", "docker.started_at")
     [path] = edits(done, clean_host)
     assert done.exit == 10 and path.startswith("weights.")
@@ -67,6 +67,18 @@ def test_a_plan_says_what_each_change_costs_by_this_hosts_own_history(job: Job, 
     assert list(plan["costs"]) == ["engine.max_num_seqs"]
     assert plan["costs"]["engine.max_num_seqs"].startswith("restart, about ")
     assert "by this host's history" in plan["steps"][0]["cost"]
+
+
+def test_the_words_of_the_command_are_shown_as_a_diff(job: Job, clean_host: LabHost) -> None:
+    assert "diff" not in job.run("plan", "--diff").host(clean_host.name)
+    job.write({"engine.max_num_seqs": 4})
+    assert "diff" not in job.run("plan").host(clean_host.name)
+    lines = job.run("plan", "--diff").host(clean_host.name)["diff"]
+    assert lines[:2] == ["--- deployed", "+++ wanted"]
+    changed = [line for line in lines[2:] if line[0] in "+-"]
+    assert [line[0] for line in changed] == ["-", "+"] and changed[1].endswith("max-num-seqs 4")
+    assert all(word not in "".join(lines) for word in ("beamdeploy.", "--label"))
+    assert "+--max-num-seqs 4" in job.run("apply", "--check", "-D", output="text").out
 
 
 def test_a_failed_server_is_kept_when_that_is_asked_for_and_goes_with_destroy(job: Job, clean_host: LabHost) -> None:

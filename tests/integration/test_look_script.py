@@ -240,7 +240,9 @@ def test_a_large_checkpoint_is_looked_at_in_little_time(tmp_path: Path) -> None:
 
 # What the script may start. None of it changes anything as it is used: `dd` writes to stdout only (no of=).
 ALLOWED = frozenset(
-    re.findall(r"\S+", "awk cat dd df docker find grep head id nvidia-smi od readlink sed sleep ss stat tail timeout tr")
+    re.findall(
+        r"\S+", "awk cat dd df docker find grep head id nvidia-smi od readlink sed sleep ss stat tail timeout tr"
+    )
 )
 BUILTIN = frozenset(re.findall(r"\S+", "[ : cd command continue echo eval exit export printf read return set shift"))
 KEYWORDS = frozenset(re.findall(r"\w+", "if then else elif fi for while do done case esac in"))

@@ -1,0 +1,52 @@
+"""`beamdeploy prune`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from beamdeploy.cli import complete, options
+
+if TYPE_CHECKING:
+    from beamdeploy.fleet import Forks
+
+
+@click.command()
+@click.argument("target", metavar="[RECIPE|NAME|-]", required=False, shell_complete=complete.recipe_files)
+@options.hosts
+@options.lock_wait
+@options.forks
+@options.yes
+@options.output
+def prune(
+    target: str | None,
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    accept_new: bool,
+    lock_wait: float,
+    forks: Forks,
+    yes: bool,
+    output: str,
+) -> int:
+    """Remove images and containers that earlier deployments left and nothing needs any more.
+
+    Only what beamdeploy deployed there, by the host's own history: an image that a container has, or that one of the
+    last three good deployments had, stays; so does everything of others. Without RECIPE or NAME, or with -: of all
+    deployments.
+    """
+    from beamdeploy import prune as removal
+    from beamdeploy.cli.ask import confirm_prune
+    from beamdeploy.cli.targets import deployment_name, load_hosts
+    from beamdeploy.report import Progress, show
+
+    name = deployment_name(None if target == "-" else target)
+    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    with Progress() as progress:
+        asked = confirm_prune(progress, yes=yes)
+        report = removal.prune(
+            hosts, name, progress.event, asked, accept_new=accept_new, lock_wait=lock_wait, forks=forks
+        )
+    return show(report, output)
