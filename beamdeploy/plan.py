@@ -87,7 +87,7 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
         fallback=fallback,
         edits=edits(current, facts),
         costs=costs,
-        before=_words_of(current),
+        before=_words_of(current) if steps else (),
     )
 
 
