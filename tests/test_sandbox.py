@@ -123,7 +123,7 @@ def test_ctrl_c_in_the_middle_of_an_apply_loses_nothing(cache: Path) -> None:
     process = start(cache, "apply", RECIPE)
     assert process.stderr is not None
     for line in process.stderr:
-        if "loading: [ts]" in line:
+        if ": loading: " in line:
             break
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
