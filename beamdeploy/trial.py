@@ -28,7 +28,7 @@ from beamdeploy.status import status
 from beamdeploy.survey import Options
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
-STAND_INS = ("tokenspeed",)
+STAND_INS = ("tokenspeed", "vllm", "sglang")
 """The engines that a sandbox's image can stand for."""
 PATIENCE = 120
 """Seconds that a start may take: the stand-in engine loads in less than one, whatever a recipe allows the real one."""
