@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 
@@ -37,9 +38,10 @@ SANDBOXES = 4
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: wall time, and the most memory of all its processes at once."""
+    """One run: wall time, processor time, and the most memory of all its processes at once."""
 
     seconds: float
+    cpu: float
     mib: float
 
 
@@ -64,14 +66,14 @@ def measure(runs: int, jobs: Sequence[Job]) -> dict[str, Measured]:
             if turn:
                 taken[job.name].append(found)
     return {
-        name: Measured(median(each.seconds for each in found), median(each.mib for each in found))
+        name: Measured(*(median(getattr(each, field.name) for each in found) for field in fields(Measured)))
         for name, found in taken.items()
     }
 
 
 def measured(job: Job) -> Measured:
     """One run. RuntimeError: it failed, or did something else."""
-    begin, peak, over = time.perf_counter(), [0.0], threading.Event()
+    begin, used, peak, over = time.perf_counter(), cpu_of_children(), [0.0], threading.Event()
     run = subprocess.Popen(
         job.words,
         env=job.environment,
@@ -93,7 +95,13 @@ def measured(job: Job) -> Measured:
     watcher.join()
     if run.returncode or not job.is_right(out):
         raise RuntimeError(f"{job.name}: exit {run.returncode}\n{out[-3000:]}\n{err[-3000:]}")
-    return Measured(seconds, peak[0])
+    return Measured(seconds, cpu_of_children() - used, peak[0])
+
+
+def cpu_of_children() -> float:
+    """Seconds of all children that have ended, and of theirs."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def memory(pid: int) -> float:
@@ -212,7 +220,8 @@ def rows(what: str, found: Mapping[str, Measured]) -> Iterator[str]:
     first = next(iter(found.values()))
     for name, each in found.items():
         ratio = f"   {each.seconds / first.seconds:.1f} × the time, {each.mib / first.mib:.1f} × the memory"
-        yield f"  {name:28}{each.seconds:8.2f} s{each.mib:8.0f} MiB{ratio if each is not first else ''}"
+        figures = f"{each.seconds:8.2f} s{each.cpu:8.2f} s CPU{each.mib:8.0f} MiB"
+        yield f"  {name:28}{figures}{ratio if each is not first else ''}"
 
 
 def benchmark(asked: argparse.Namespace) -> None:
