@@ -41,7 +41,7 @@ ORDER = (
     ("fleet", "run", "hostlock"),
     ("record", "recap"),
     ("survey",),
-    ("execute",),
+    ("execute", "precheck"),
     ("deploy",),
     ("takedown", "status", "logs", "pin", "verify", "stage", "history", "doctor", "failed", "prune"),
     ("contract", "tunnel", "chat", "client", "bench"),
