@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from beamdeploy.errors import Problem
 from beamdeploy.look.facts import Facts
-from beamdeploy.preflight import disk, docker, gpus, host, image, memory, names, ports, weights
+from beamdeploy.preflight import disk, docker, fits, gpus, host, image, memory, names, ports, weights
 from beamdeploy.preflight.check import Check, told
 from beamdeploy.preflight.image import image_there, known_by
 from beamdeploy.preflight.names import KEPT, PREVIOUS, kept, name_problems, own, previous
@@ -52,3 +52,4 @@ def _checks(spec: Spec, facts: Facts) -> Iterator[Check]:
     yield from disk.checks(spec, facts)
     yield from host.checks(spec, facts)
     yield from weights.checks(spec, facts)
+    yield from fits.checks(spec, facts)
