@@ -128,6 +128,13 @@ def test_staged_files_say_it_exactly() -> None:
     assert found.kv == 8 * 131072 * 4 * (2 * 4 * 64) // 4
 
 
+def test_a_config_that_leaves_its_layers_to_the_model_s_code_is_completed() -> None:
+    # the published config.json names the window, and not which layers have it
+    found = fit(beam(), 268 * GIB, weights())
+    assert found is not None
+    assert found.kv == 8 * of_model(MODEL).kv_bytes(131072, 1, 4)
+
+
 def test_an_unknown_model_that_is_not_staged_has_no_fit() -> None:
     recipe = beam(("model.weights.source", "hf://someone/else"), ("model.served_name", "other"))
     assert fit(recipe, 100 * GIB) is None

@@ -9,7 +9,7 @@ from beamdeploy.engines.traits import traits
 from beamdeploy.fit import shape
 from beamdeploy.fit.shape import Shape
 from beamdeploy.look.facts import Weights
-from beamdeploy.models import model_of
+from beamdeploy.models import ModelFacts, model_of
 from beamdeploy.recipe import Recipe
 
 GIB = 2**30
@@ -170,7 +170,7 @@ def _parts(recipe: Recipe, staged: Mapping[str, Weights | None]) -> _Parts | Non
     weights = measured or (variant.size if variant else None)
     if weights is None:
         return None
-    target = _staged_shape(staged.get(recipe.model.weights.path)) or (shape.of_model(model) if model else None)
+    target = _target(staged.get(recipe.model.weights.path), model)
     notes = [] if measured else ["the weights' size is an estimate from the number of parameters"]
     if target is None:
         notes.append("the model's shape is not known: no KV cache is counted")
@@ -196,6 +196,15 @@ def tensor_bytes(staged: Weights | None) -> int | None:
     if any(shard.tensor_bytes is None for shard in read):
         return None
     return sum(shard.tensor_bytes or 0 for shard in read)
+
+
+def _target(staged: Weights | None, model: ModelFacts | None) -> Shape | None:
+    """The staged shape; which of its layers slide, a config.json may leave to the model's own code."""
+    told, known = _staged_shape(staged), shape.of_model(model) if model else None
+    if told is None or known is None:
+        return told or known
+    same = told.full == known.full + known.sliding and told.elements == known.elements
+    return replace(told, full=known.full, sliding=known.sliding) if same and told.window == known.window else told
 
 
 def _staged_shape(staged: Weights | None) -> Shape | None:
