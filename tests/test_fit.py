@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beamdeploy.fit import GIB, Fit, fit, margin
+from beamdeploy.fit import GIB, MARGIN, Fit, fit, margin
 from beamdeploy.fit.shape import Shape, of_config, of_model, without_windows
 from beamdeploy.hardware import family
 from beamdeploy.look.facts import Gpu, Gpus, Shard, Weights
@@ -21,6 +21,7 @@ from tests.test_plan import SPEC_NOW, facts, weights
 
 BEAM = str(Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml")
 GB = 10**9
+H200 = Path(__file__).parent / "data" / "h200"
 (MODEL,) = [model for model in models() if model.name == "Beam-1.0-501B-A23B"]
 
 
@@ -133,6 +134,27 @@ def test_a_config_that_leaves_its_layers_to_the_model_s_code_is_completed() -> N
     found = fit(beam(), 268 * GIB, weights())
     assert found is not None
     assert found.kv == 8 * of_model(MODEL).kv_bytes(131072, 1, 4)
+
+
+def test_a_real_load_takes_what_was_predicted() -> None:
+    """A checkpoint of 39.9 GiB and the cache of 8 x 32768 tokens, as torch allocated them on an H200."""
+    predicted = json.loads((H200 / "fit.json").read_text())["hosts"]["h200"]["fit"]
+    measured = json.loads((H200 / "load.json").read_text())
+    assert predicted["exact"]
+    assert predicted["weights"] == pytest.approx(measured["weights_allocated"], rel=0.05)
+    assert predicted["kv"] == pytest.approx(measured["cache_allocated"], rel=0.05)
+    assert predicted["weights"] + predicted["kv"] == pytest.approx(measured["cache_mib"] * 2**20, rel=0.05)
+    assert measured["context_mib"] * 2**20 < MARGIN
+    config = {
+        "num_hidden_layers": 24,
+        "num_attention_heads": 48,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "hidden_size": 5120,
+    }
+    shape = of_config(json.dumps(config))
+    assert shape is not None
+    assert 8 * shape.kv_bytes(32768, 2, 1) == predicted["kv"]
 
 
 def test_an_unknown_model_that_is_not_staged_has_no_fit() -> None:

@@ -162,8 +162,8 @@ def test_a_container_that_went_away_between_list_and_inspect_is_absent() -> None
     assert (facts.containers, facts.blockers) == ((), ())
 
 
-def smi(text: str, code: int = 0, err: str = "", apps: str = "", kernel: str = "") -> Facts:
-    more = (("gpus.kernel", 0, kernel),) if kernel else ()
+def smi(text: str, code: int = 0, err: str = "", apps: str = "", kernel: str = "", version: str = "") -> Facts:
+    more = (("gpus.kernel", 0, kernel), ("gpus.version", 0, version))
     return parse(answer(("gpus", code, text), ("gpus.err", 0, err), ("gpus.apps", 0, apps), *more), NONCE)
 
 
@@ -265,9 +265,7 @@ def test_the_host_itself() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("clock", "seconds"), [(100, 0.0), (102, 0.0), (163, 60.5), (40, -59.2), (None, 0.0)]
-)
+@pytest.mark.parametrize(("clock", "seconds"), [(100, 0.0), (102, 0.0), (163, 60.5), (40, -59.2), (None, 0.0)])
 def test_a_clock_differs_by_what_the_round_trip_does_not_explain(clock: int | None, seconds: float) -> None:
     assert skew(clock, 100.2, 102.5) == pytest.approx(seconds)
 

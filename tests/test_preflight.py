@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +13,11 @@ from beamdeploy.look.facts import Container, Disk, Facts, Gpu, GpuProcess, Gpus,
 from beamdeploy.precheck import judged
 from beamdeploy.preflight import Check, checks
 from beamdeploy.preflight.image import requirement_met
+from tests.test_look_parse import smi
 from tests.test_plan import GPUS, IMAGE, OLD, SPEC_NOW, STRANGER, container, facts, spec_of
 
 GIB = 2**30
+DATA = Path(__file__).parent / "data"
 
 
 def of(found: Facts, *subjects: str, verdict: str | None = None) -> list[Check]:
@@ -274,3 +278,16 @@ def test_gpus_that_are_not_used_may_be_as_they_are() -> None:
     other = Gpu(4, "NVIDIA H200", "GPU-4", 143771, 140000, "9.0", mig=True, ecc_errors=3, compute_mode="Prohibited")
     found = facts(gpus=replace(GPUS, gpus=(*GPUS.gpus, other)))
     assert of(found, verdict="block") + of(found, verdict="warn") == []
+
+
+def test_what_was_seen_on_a_real_h200_is_judged_the_same() -> None:
+    """Recorded there with `connection: local`; docker was not on that machine."""
+    recorded = json.loads((DATA / "h200" / "preflight.json").read_text())["hosts"]["h200"]
+    spec = spec_of(("hardware.gpu", "H200"), ("hardware.count", "1"), ("engine.tensor_parallel", "1"))
+    cards = smi((DATA / "look" / "gpus-h200.txt").read_text(), version="CUDA Version        : 13.0").gpus
+    seen = {check.subject: check for check in checks(spec, facts(gpus=cards))}
+    subjects = ("GPUs", "family", "driver", "MIG", "ECC", "compute mode", "GPU memory")
+    assert [asdict(seen[subject]) for subject in subjects] == [
+        check for check in recorded["checks"] if check["subject"] in subjects
+    ]
+    assert "NVLink fabric" not in seen

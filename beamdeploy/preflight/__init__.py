@@ -47,7 +47,8 @@ def _checks(spec: Spec, facts: Facts) -> Iterator[Check]:
     yield from gpus.checks(spec, facts)
     yield from memory.checks(spec, facts)
     yield from image.checks(spec, facts)
-    yield from names.checks(spec.recipe.name, facts.containers)
+    if facts.docker is not None:
+        yield from names.checks(spec.recipe.name, facts.containers)
     yield from ports.checks(spec, facts)
     yield from disk.checks(spec, facts)
     yield from host.checks(spec, facts)

@@ -97,7 +97,7 @@ def _cards(folder: str, profile: Mapping[str, Any]) -> Iterator[Row]:
             "persistence_mode": "Enabled",
             "compute_mode": "Default",
             "fabric.state": profile["fabric"],
-            "fabric.status": "Success" if profile["fabric"] == "Completed" else "[N/A]",
+            "fabric.status": "Success" if profile["fabric"] == "Completed" else "N/A",
             "power.limit": f"{profile['power_w']}.00",
             "power.draw": "140.00",
             "temperature.gpu": "35",
