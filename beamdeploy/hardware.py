@@ -45,5 +45,18 @@ def older(version: str, wanted: str) -> bool:
     return _numbers(version) < _numbers(wanted)
 
 
+# The newest CUDA that the drivers of a branch run: CUDA toolkit release notes, table of driver versions.
+_CUDA = {
+    "470": "11.4", "510": "11.6", "515": "11.7", "520": "11.8", "525": "12.0", "530": "12.1", "535": "12.2",
+    "545": "12.3", "550": "12.4", "555": "12.5", "560": "12.6", "565": "12.7", "570": "12.8", "575": "12.9",
+    "580": "13.0", "590": "13.1",
+}  # fmt: skip
+
+
+def cuda_of(driver: str) -> str:
+    """ "550.142" → "12.4"; "": a branch that is not known here."""
+    return _CUDA.get(driver.partition(".")[0], "")
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from beamdeploy.errors import HostError
 from beamdeploy.look import Question, familiar, words
-from beamdeploy.look.facts import Container, Disk, Docker, Facts, Gpu, GpuProcess, Gpus, Image, Listener
+from beamdeploy.look.facts import Container, Disk, Docker, Facts, Gpu, GpuProcess, Gpus, Image, Listener, System
 from beamdeploy.look.folders import leaves
 from beamdeploy.look.frames import Frame, frames
 from beamdeploy.look.parse import parse
+from beamdeploy.look.system import skew
 
 DATA = Path(__file__).parent / "data" / "look"
 NONCE = "feed"
@@ -47,6 +48,8 @@ def test_recorded_docker_answers() -> None:
             arch="amd64",
             runtimes=("io.containerd.runc.v2", "io.containerd.runtime.v1.linux", "runc"),
             gpu_support=False,
+            storage="vfs",
+            user="root",
         ),
         images=(Image(image, ("lightseekorg/tokenspeed:beam",), (f"127.0.0.1:5000/ts@{digest}",), "amd64", "linux"),),
         containers=(
@@ -159,28 +162,112 @@ def test_a_container_that_went_away_between_list_and_inspect_is_absent() -> None
     assert (facts.containers, facts.blockers) == ((), ())
 
 
-def smi(text: str, code: int = 0, err: str = "", apps: str = "", kernel: str = "") -> Facts:
-    more = (("gpus.kernel", 0, kernel),) if kernel else ()
+def smi(text: str, code: int = 0, err: str = "", apps: str = "", kernel: str = "", version: str = "") -> Facts:
+    more = (("gpus.kernel", 0, kernel), ("gpus.version", 0, version))
     return parse(answer(("gpus", code, text), ("gpus.err", 0, err), ("gpus.apps", 0, apps), *more), NONCE)
 
 
 H200 = (DATA / "gpus-h200.txt").read_text("utf-8").strip()
-UUID = "GPU-1cf12984-0160-199e-975b-9afb7ce0d369"
+UUID, SECOND = ("GPU-00000000-0000-0000-0000-00000000000" + last for last in "ab")
+CARD = Gpu(0, "NVIDIA H200", UUID, 143771, 0, "9.0", mig=False, ecc_errors=0, compute_mode="Default")
 
 
 def test_a_recorded_gpu_and_what_runs_on_it() -> None:
     apps = f"4242, python3, -c, run(), 1200, {UUID}\n4243, [Not Found], [N/A], {UUID}"
     assert smi(H200, apps=apps).gpus == Gpus(
         "580.159.04",
-        (Gpu(0, "NVIDIA H200", UUID, 143771, 0, "9.0", mig=False),),
+        (CARD,),
         (GpuProcess(4242, "python3, -c, run()", UUID, 1200), GpuProcess(4243, "[Not Found]", UUID, None)),
     )
 
 
-def test_what_a_gpu_does_not_tell_is_none() -> None:
-    facts = smi("0, NVIDIA GB10, GPU-1, [N/A], ERR!, [N/A], [N/A], 580.95.05")
-    assert facts.gpus == Gpus("580.95.05", (Gpu(0, "NVIDIA GB10", "GPU-1", None, None, "", mig=None),))
-    assert facts.blockers == ()
+def test_a_process_is_told_with_its_container() -> None:
+    one, two = "ab" * 32, "cd" * 32
+    groups = (
+        f"/proc/7/cgroup:0::/system.slice/docker-{one}.scope\n"
+        f"/proc/8/cgroup:12:devices:/docker/{two}\n/proc/8/cgroup:0::/system.slice/docker.service\n"
+        "/proc/9/cgroup:0::/user.slice/user-1000.slice\n"
+    )
+    apps = "".join(f"{pid}, python3, 100, {UUID}\n" for pid in (7, 8, 9))
+    text = answer(("gpus", 0, H200), ("gpus.apps", 0, apps), ("gpus.groups", 2, groups))
+    gpus = parse(text, NONCE).gpus
+    assert gpus is not None
+    assert [(each.pid, each.container) for each in gpus.processes] == [(7, one), (8, two), (9, "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "old-driver",
+            Gpus(
+                "450.80.02",
+                (
+                    Gpu(0, "Tesla V100-SXM2-32GB", UUID, 32510, 3, "", None, 0, "Default"),
+                    Gpu(1, "Tesla V100-SXM2-32GB", SECOND, 32510, 11, "", None, 2, "Exclusive_Process"),
+                ),
+            ),
+        ),
+        (
+            "mig",
+            Gpus(
+                "535.161.08",
+                (
+                    Gpu(0, "NVIDIA H100 80GB HBM3", UUID, 81559, 87, "9.0", True, 0, "Default", "Completed"),
+                    Gpu(1, "NVIDIA H100 80GB HBM3", SECOND, 81559, 4, "9.0", False, 0, "Default", "In Progress"),
+                ),
+            ),
+        ),
+        (
+            "silent",
+            Gpus(
+                "580.95.05",
+                (
+                    Gpu(0, "NVIDIA GB10", UUID, None, None, "12.1", None, None, "Default"),
+                    Gpu(1, "NVIDIA GeForce GTX 1080", SECOND, 8119, None, "", None, None),
+                ),
+            ),
+        ),
+    ],
+)
+def test_forms_of_nvidia_smi(name: str, expected: Gpus) -> None:
+    facts = smi((DATA / f"gpus-{name}.txt").read_text("utf-8"))
+    assert (facts.gpus, facts.blockers) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda"),
+    [
+        ("NVIDIA-SMI version  : 580.159.04\nCUDA Version        : 13.0", "13.0"),
+        ("NVIDIA-SMI version  : 595.10\nCUDA UMD Version    : 13.2\nCUDA Version: 13.2", "13.2"),
+        ("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.", ""),
+    ],
+)
+def test_the_newest_cuda_of_the_driver(version: str, cuda: str) -> None:
+    gpus = parse(answer(("gpus", 0, H200), ("gpus.version", 0, version)), NONCE).gpus
+    assert gpus is not None
+    assert gpus.cuda == cuda
+
+
+def test_the_host_itself() -> None:
+    lines = (
+        "machine x86_64\nclock 1764521000\nMemTotal:       2113513728 kB\nMemAvailable:   1900000000 kB\n"
+        "there /dev/nvidiactl\nthere /dev/nvidia-nvswitchctl\nprogram nvidia-ctk\nrunning nv-fabricmanager"
+    )
+    assert parse(answer(("system", 0, lines)), NONCE).system == System(
+        "x86_64",
+        1764521000,
+        2113513728 * 1024,
+        1900000000 * 1024,
+        frozenset({"/dev/nvidiactl", "/dev/nvidia-nvswitchctl"}),
+        frozenset({"nvidia-ctk"}),
+        True,
+    )
+
+
+@pytest.mark.parametrize(("clock", "seconds"), [(100, 0.0), (102, 0.0), (163, 60.5), (40, -59.2), (None, 0.0)])
+def test_a_clock_differs_by_what_the_round_trip_does_not_explain(clock: int | None, seconds: float) -> None:
+    assert skew(clock, 100.2, 102.5) == pytest.approx(seconds)
 
 
 def test_a_host_without_nvidia_smi_has_no_gpus_and_no_blocker() -> None:
@@ -216,7 +303,7 @@ def test_a_driver_that_cannot_be_asked_is_a_blocker(code: int, text: str, rule: 
 
 def test_a_lost_gpu_blocks_and_the_others_are_still_told() -> None:
     facts = smi(H200, 15, "Unable to determine the device handle for GPU1: 0000:3B:00.0: GPU is lost.")
-    assert facts.gpus == Gpus("580.159.04", (Gpu(0, "NVIDIA H200", UUID, 143771, 0, "9.0", mig=False),))
+    assert facts.gpus == Gpus("580.159.04", (CARD,))
     assert [problem.rule for problem in facts.blockers] == ["BD238"]
 
 

@@ -21,6 +21,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "prune": ("prune", "Remove images and containers of ours that nothing needs any more."),
     },
     "Look": {
+        "fit": ("fit", "Say whether a model fits into the GPUs, and how much context would."),
+        "preflight": ("preflight", "Say what on each host stands in the way of a recipe."),
         "status": ("status", "Say what runs on each host and whether it is ready."),
         "drift": ("drift", "Say what on the hosts is not as the recipe says."),
         "history": ("history", "List what was deployed on each host, and when."),

@@ -28,6 +28,7 @@ class Traits:
     `refuses`: combinations, as `needs`, of a model or on GPUs. `step`: how a step's tokens are limited.
     `graph_unit`: what max_cudagraph_capture_size counts, "requests" or "tokens".
     `stop`: (flag, its default, factor, seconds on top): the longest stop. `startup`: (flag, its default in seconds).
+    `memory_share`: gpu_memory_utilization where it is not said; None: the engine chooses.
     `startup_env`: the same as a variable, which counts with several API servers only.
     """
 
@@ -58,6 +59,7 @@ class Traits:
     graph_unit: str = ""
     online: tuple[str, ...] = ()
     served_name_without: str = ""
+    memory_share: float | None = None
 
     def setting_of(self, flag: str) -> str | None:
         """The recipe's setting that gives this flag."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from beamdeploy.look.answers import get
 from beamdeploy.look.facts import Facts
 from beamdeploy.look.parse import parse
+from beamdeploy.look.system import skew
 
 if TYPE_CHECKING:
     from beamdeploy.remote import Looker
@@ -47,9 +49,12 @@ def look(session: Looker, question: Question) -> Facts:
     # each in a thread of its own: they take two round trips, as the script does
     with ThreadPoolExecutor(max_workers=max(1, len(question.http))) as beside:
         asked = {where[-1]: beside.submit(get, session, *where) for where in question.http}
+        begin = time.time()
         result = session.script(script(), tuple(words(question, nonce)), timeout=SECONDS)
+        end = time.time()
         facts = parse(result.out, nonce, question.docker, question.folders, question.ports, err=result.err)
-        return replace(facts, answers={path: answer.result() for path, answer in asked.items()})
+        clock = replace(facts.system, skew=skew(facts.system.clock, begin, end))
+        return replace(facts, system=clock, answers={path: answer.result() for path, answer in asked.items()})
 
 
 def script() -> str:

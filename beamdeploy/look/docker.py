@@ -33,7 +33,7 @@ def parse(found: Sequence[Frame], words: tuple[str, ...]) -> Asked:
     if failed is not None:
         return Asked(problems=(explain(failed, words, found),))
     return Asked(
-        _docker(json.loads(version.text), json.loads(info.text), _text(found, "docker.hook")),
+        _docker(json.loads(version.text), json.loads(info.text), found),
         tuple(_image(row) for row in _rows(found, "docker.image_inspect")),
         tuple(_container(row) for row in _rows(found, "docker.containers")),
     )
@@ -57,10 +57,12 @@ def _text(found: Sequence[Frame], section: str) -> str:
     return "" if frame is None else frame.text
 
 
-def _docker(version: Mapping[str, Any], info: Mapping[str, Any], hook: str) -> Docker:
+def _docker(version: Mapping[str, Any], info: Mapping[str, Any], found: Sequence[Frame]) -> Docker:
+    hook = _text(found, "docker.hook")
     runtimes = tuple(sorted(info.get("Runtimes") or {}))
     devices = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or ()]
-    known = "nvidia" in runtimes or any(device.startswith("nvidia.com/gpu") for device in devices)
+    cdi = any(device.startswith("nvidia.com/gpu") for device in devices)
+    known = "nvidia" in runtimes or cdi
     return Docker(
         client=str((version.get("Client") or {}).get("Version", "")),
         server=str(info.get("ServerVersion", "")),
@@ -68,6 +70,11 @@ def _docker(version: Mapping[str, Any], info: Mapping[str, Any], hook: str) -> D
         arch=str((version.get("Server") or {}).get("Arch", "")),
         runtimes=runtimes,
         gpu_support=True if known or hook == "yes" else False if hook == "no" else None,
+        storage=str(info.get("Driver", "")),
+        cgroup_driver=str(info.get("CgroupDriver", "")),
+        cdi=cdi,
+        memlock=_text(found, "docker.memlock").strip().partition("\n")[0],
+        user=_text(found, "docker.user").strip(),
     )
 
 

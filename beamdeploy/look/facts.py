@@ -11,7 +11,11 @@ from beamdeploy.errors import Problem
 
 @dataclass(frozen=True)
 class Docker:
-    """The docker client and daemon. `gpu_support`: the daemon can hand out GPUs (None: it does not say)."""
+    """The docker client and daemon. `gpu_support`: the daemon can hand out GPUs (None: it does not say).
+
+    `storage`, `cgroup_driver`: docker's words ("overlay2", "systemd"); `cdi`: it has found CDI devices of NVIDIA.
+    `memlock`: bytes that containers may lock of memory, "unlimited", or "" where that could not be read.
+    """
 
     client: str
     server: str
@@ -19,6 +23,11 @@ class Docker:
     arch: str
     runtimes: tuple[str, ...]
     gpu_support: bool | None
+    storage: str = ""
+    cgroup_driver: str = ""
+    cdi: bool = False
+    memlock: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,17 +79,22 @@ class Listener:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that holds GPU memory."""
+    """A process that holds GPU memory. `container`: the id of the one that it runs in; "": in none, or not known."""
 
     pid: int
     name: str
     gpu_uuid: str
     memory_mib: int | None
+    container: str = ""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as `nvidia-smi` says it. Memory in MiB; None where it answers [N/A]."""
+    """One GPU as `nvidia-smi` says it. Memory in MiB; None where it answers [N/A].
+
+    `ecc_errors`: uncorrected ones since the driver was loaded; `compute_mode`: its word, "Default" most often;
+    `fabric`: how far it has joined the NVLink fabric, "" where it is of none.
+    """
 
     index: int
     name: str
@@ -89,15 +103,38 @@ class Gpu:
     memory_used_mib: int | None
     compute_capability: str
     mig: bool | None = None
+    ecc_errors: int | None = None
+    compute_mode: str = ""
+    fabric: str = ""
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """All GPUs of a host and the driver's version ("580.95.05")."""
+    """All GPUs of a host and the driver's version ("580.95.05"). `cuda`: the newest that it runs; "": not told."""
 
     driver: str
     gpus: tuple[Gpu, ...]
     processes: tuple[GpuProcess, ...] = ()
+    cuda: str = ""
+
+
+@dataclass(frozen=True)
+class System:
+    """The host itself. `machine`: uname's word; memory in bytes; `clock`: its seconds since 1970 at the look's begin.
+
+    `there`: of the device files that were looked for, those that exist; `programs`: likewise those on the PATH.
+    `fabric_manager`: whether it runs, where NVLink switches need it; None: there are no switches.
+    `skew`: seconds that its clock is ahead of this machine's, as far as that can be told from one answer.
+    """
+
+    machine: str = ""
+    clock: int | None = None
+    memory_total: int | None = None
+    memory_available: int | None = None
+    there: frozenset[str] = frozenset()
+    programs: frozenset[str] = frozenset()
+    fabric_manager: bool | None = None
+    skew: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +151,8 @@ class Shard:
     """A safetensors file, reduced on the host. `implied_size`: bytes its header implies; None: header unreadable.
 
     `missing`: tensors that the index puts here and the header lacks (`missing_example` is one of them);
-    `unlisted`: the reverse. `tensors` counts the header's tensors, `indexed` the index's for this file.
+    `unlisted`: the reverse. `tensors` counts the header's tensors, `indexed` the index's for this file;
+    `tensor_bytes`: what they take, by the header.
     """
 
     name: str
@@ -126,6 +164,7 @@ class Shard:
     missing_example: str = ""
     unlisted: int = 0
     unlisted_example: str = ""
+    tensor_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -216,3 +255,4 @@ class Facts:
     """None: the recipe has none, and nothing was asked."""
     past: tuple[Past, ...] = ()
     """The last runs, oldest first."""
+    system: System = System()

@@ -61,14 +61,23 @@ track_docker() {
   done
   frame docker.paths 0 "$found"
   frame docker.user 0 "$(id -un 2>/dev/null)"
+  daemons=$(grep -lx dockerd /proc/[0-9]*/comm 2>/dev/null)
   frame docker.hook 0 "$(hook)"
+  frame docker.memlock 0 "$(memlock)"
+}
+
+# What containers may lock of memory, which they have from their daemon; nothing where it is not told.
+memlock() {
+  for comm in $daemons; do
+    [ ! -r "${comm%/comm}/limits" ] || sed -n 's/^Max locked memory *\([^ ]*\).*/\1/p' "${comm%/comm}/limits"
+  done
 }
 
 # Whether --gpus can work: dockerd takes the hook from its own PATH. "yes", "no", or nothing where we may not see it
 # or several daemons differ.
 hook() {
   answers=
-  for comm in $(grep -lx dockerd /proc/[0-9]*/comm 2>/dev/null); do
+  for comm in $daemons; do
     answers="$answers $(hook_of "${comm%/comm}")"
   done
   case "$answers " in
@@ -138,15 +147,54 @@ smi() { # words...: nvidia-smi, also where the PATH of this session lacks it
   return 127
 }
 
+# Older drivers refuse the whole question for one field that they do not know: then less is asked.
 track_gpus() {
-  ask gpus smi --query-gpu=index,name,uuid,memory.total,memory.used,compute_cap,mig.mode.current,driver_version --format=csv,noheader,nounits
+  for more in ,compute_cap,mig.mode.current,fabric.state ,compute_cap,mig.mode.current ''; do
+    out=$(ask gpus smi --query-gpu=index,name,uuid,memory.total,memory.used,driver_version,compute_mode,ecc.errors.uncorrected.volatile.total"$more" --format=csv,nounits)
+    case $out in
+      *'not a valid field'*) ;;
+      *) break ;;
+    esac
+  done
+  printf '%s\n' "$out"
   if [ -r /proc/driver/nvidia/version ]; then
     frame gpus.kernel 0 "$(cat /proc/driver/nvidia/version)"
   fi
 }
 
+# Who holds GPU memory: pid, and by its control group the container.
 track_processes() {
-  ask gpus.apps smi --query-compute-apps=pid,process_name,used_gpu_memory,gpu_uuid --format=csv,noheader,nounits
+  out=$(ask gpus.apps smi --query-compute-apps=pid,process_name,used_gpu_memory,gpu_uuid --format=csv,noheader,nounits)
+  printf '%s\n' "$out"
+  pids=$(printf '%s\n' "$out" | sed -n 's/^ *\([0-9][0-9]*\), .*, .*/\1/p')
+  [ -n "$pids" ] || return 0
+  set --
+  for pid in $pids; do
+    set -- "$@" "/proc/$pid/cgroup"
+  done
+  ask gpus.groups grep -H . "$@"
+}
+
+# Its first line of CUDA is what the driver can do at most; old drivers have no such option.
+track_cuda() {
+  ask gpus.version smi --version
+}
+
+track_system() {
+  frame system 0 "$(system_lines)"
+}
+
+# Of the host itself: "key value" lines.
+system_lines() {
+  printf 'machine %s\nclock %s\n' "$(uname -m)" "$(date +%s)"
+  grep -E '^Mem(Total|Available):' /proc/meminfo 2>/dev/null
+  for at in /dev/nvidiactl /dev/char/195:255 /dev/nvidia-nvswitchctl /dev/infiniband /dev/kfd; do
+    [ ! -e "$at" ] || printf 'there %s\n' "$at"
+  done
+  for program in amd-smi rocm-smi nv-fabricmanager nvidia-ctk; do
+    ! command -v "$program" >/dev/null 2>&1 || printf 'program %s\n' "$program"
+  done
+  [ ! -e /dev/nvidia-nvswitchctl ] || ! grep -qlx nv-fabricmanage /proc/[0-9]*/comm 2>/dev/null || echo 'running nv-fabricmanager'
 }
 
 track_ports() {
@@ -197,7 +245,7 @@ track_model_dir() {
 #   C                                  tokenizer_config.json or chat_template.json holds a chat template
 #   I count shard | E text | O | T bytes   the index: tensors a shard; what is wrong with it; it is there; its total
 #   G size name                        a leftover of a download that has another size two seconds later
-#   S number implied tensors indexed missing unlisted example example, N number name   safetensors
+#   S number implied tensors indexed missing unlisted example example bytes, N number name   safetensors
 track_folder() { # number
   eval "folder=\$folder_$1"
   [ -e "$model_dir/$folder" ] || [ -L "$model_dir/$folder" ] || return 0
@@ -408,7 +456,7 @@ reduce='
     for (i = 1; i < total; i++) {
       implied = size[i] < 0 || broken[i] ? "-" : sprintf("%.0f", 8 + size[i] + end[i])
       printf "N\t%d\t%s\n", i, name[i]
-      printf "S\t%d\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", i, implied, tensors[i], count[name[i]], missing[i], unlisted[i], lost[i], extra[i]
+      printf "S\t%d\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%.0f\n", i, implied, tensors[i], count[name[i]], missing[i], unlisted[i], lost[i], extra[i], end[i]
     }
   }
 '
@@ -444,7 +492,7 @@ main() {
   set -- track_ports
   [ -z "$docker" ] || set -- "$@" track_docker track_containers
   [ -z "$docker" ] || [ -z "$images" ] || set -- "$@" track_images
-  [ -z "$wanted" ] || set -- "$@" track_gpus track_processes
+  [ -z "$wanted" ] || set -- "$@" track_gpus track_processes track_cuda track_system
   if [ -n "$model_dir" ]; then
     set -- "$@" track_model_dir
     number=0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from beamdeploy.errors import Problem
 from beamdeploy.look.facts import File, LfsPointer, Shard, Weights
@@ -102,14 +103,14 @@ def _below(path: str, root: str) -> bool:
 def _shards(lines: Sequence[Sequence[str]], indexed: bool) -> Iterator[Shard]:
     sizes = {cells[3]: int(cells[1]) for cells in _of(lines, "F", 6) if cells[1] != "-"}
     names = {cells[1]: cells[2] for cells in _of(lines, "N", 3)}
-    for _, number, implied, tensors, listed, missing, unlisted, lost, extra in _of(lines, "S", 9):
+    for _, number, implied, tensors, listed, missing, unlisted, lost, extra, held in _of(lines, "S", 10):
         name = names[number]
         whole = None if implied == "-" else int(implied)
         shard = Shard(name, sizes[name], whole, int(tensors), int(listed))
         # without an index, or with an unreadable header, there is nothing to compare
         if indexed and whole is not None:
             shard = Shard(*_counts(shard), int(missing), lost, int(unlisted), extra)
-        yield shard
+        yield replace(shard, tensor_bytes=None if whole is None else int(held))
 
 
 def _counts(shard: Shard) -> tuple[str, int, int | None, int, int]:

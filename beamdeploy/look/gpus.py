@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from beamdeploy.errors import Problem
@@ -26,48 +26,78 @@ def parse(found: Sequence[Frame]) -> Cards:
     asked = only(found, "gpus")
     if asked is None or asked.exit == NOT_FOUND:
         return Cards()
-    rows = [row for line in asked.text.splitlines() if (row := _row(line)) is not None]
+    rows = tuple(_rows(asked.text))
     none = NONE in asked.text + asked.err
     # with one GPU fallen off the bus nvidia-smi fails, but still tells of the others
-    problems = () if none or (asked.exit == 0 and _readable(asked)) else (explain(asked),)
+    problems = () if none or (asked.exit == 0 and rows) else (explain(asked),)
     if not rows and not none:
         return Cards(problems=problems)
-    apps = only(found, "gpus.apps")
-    processes = tuple(_processes("" if apps is None else apps.text))
-    driver = next((driver for _, driver in rows), "") or _kernel(found)
-    return Cards(Gpus(driver, tuple(gpu for gpu, _ in rows), processes), problems)
+    driver = next((row["driver_version"] for row in rows), "") or _kernel(found)
+    told = Gpus(driver, tuple(map(_gpu, rows)), tuple(_processes(found)), _cuda(found))
+    return Cards(told, problems)
 
 
-def _readable(asked: Frame) -> bool:
-    return all(_row(line) is not None for line in asked.text.splitlines() if line.strip())
+def _rows(text: str) -> Iterator[Mapping[str, str]]:
+    """The rows by the names in the first line ("memory.total [MiB]" is memory.total); other lines are no rows."""
+    names: tuple[str, ...] = ()
+    for line in text.splitlines():
+        cells = tuple(cell.strip() for cell in line.split(","))
+        if cells[0] == "index":
+            names = tuple(cell.partition(" [")[0] for cell in cells)
+        elif len(cells) == len(names) and cells[0].isdigit():
+            yield dict(zip(names, cells, strict=True))
 
 
-def _row(line: str) -> tuple[Gpu, str] | None:
-    """One GPU and the driver; None: the line is no row of the query."""
-    cells = [cell.strip() for cell in line.split(",")]
-    if len(cells) != 8 or not cells[0].isdigit():
-        return None
-    index, name, uuid, total, used, capability, mig, driver = cells
-    known = re.fullmatch(r"\d+\.\d+", capability)
-    return Gpu(int(index), name, uuid, _mib(total), _mib(used), capability if known else "", _mig(mig)), driver
+def _gpu(row: Mapping[str, str]) -> Gpu:
+    capability = row.get("compute_cap", "")
+    return Gpu(
+        index=int(row["index"]),
+        name=row["name"],
+        uuid=row["uuid"],
+        memory_total_mib=_number(row["memory.total"]),
+        memory_used_mib=_number(row["memory.used"]),
+        compute_capability=capability if re.fullmatch(r"\d+\.\d+", capability) else "",
+        mig={"Enabled": True, "Disabled": False}.get(row.get("mig.mode.current", "")),
+        ecc_errors=_number(row.get("ecc.errors.uncorrected.volatile.total", "")),
+        compute_mode=_word(row.get("compute_mode", "")),
+        fabric=_word(row.get("fabric.state", "")),
+    )
 
 
-def _mib(cell: str) -> int | None:
-    # [N/A], [Not Supported], [Unknown Error], ERR!
+def _word(cell: str) -> str:
+    # "[N/A]", "N/A", "[Not Supported]", "[Unknown Error]" and "ERR!" say nothing
+    return "" if cell.startswith("[") or cell in ("N/A", "ERR!") else cell
+
+
+def _number(cell: str) -> int | None:
     match = re.fullmatch(r"(\d+)(?: MiB)?", cell)
     return int(match[1]) if match else None
 
 
-def _mig(cell: str) -> bool | None:
-    return {"Enabled": True, "Disabled": False}.get(cell)
-
-
-def _processes(text: str) -> Iterator[GpuProcess]:
-    for line in text.splitlines():
+def _processes(found: Sequence[Frame]) -> Iterator[GpuProcess]:
+    asked, groups = only(found, "gpus.apps"), only(found, "gpus.groups")
+    containers = dict(_containers("" if groups is None else groups.text))
+    for line in ("" if asked is None else asked.text).splitlines():
         # a process name may hold commas; the outer cells cannot
         match = re.fullmatch(r"\s*(\d+)\s*,\s*(.*?)\s*,\s*([^,]*?)\s*,\s*(\S+)\s*", line)
         if match:
-            yield GpuProcess(int(match[1]), match[2], match[4], _mib(match[3]))
+            pid = int(match[1])
+            yield GpuProcess(pid, match[2], match[4], _number(match[3]), containers.get(pid, ""))
+
+
+def _containers(text: str) -> Iterator[tuple[int, str]]:
+    """(pid, container) of "/proc/PID/cgroup:0::/system.slice/docker-ID.scope" and of ".../docker/ID" lines."""
+    for line in text.splitlines():
+        match = re.match(r"/proc/(\d+)/cgroup:.*\b([0-9a-f]{64})\b", line)
+        if match:
+            yield int(match[1]), match[2]
+
+
+def _cuda(found: Sequence[Frame]) -> str:
+    """ "CUDA Version        : 13.0"; old drivers know no --version."""
+    frame = only(found, "gpus.version")
+    match = re.search(r"CUDA Version\s*:\s*(\d+\.\d+)", "" if frame is None else frame.text, re.IGNORECASE)
+    return match[1] if match else ""
 
 
 def _kernel(found: Sequence[Frame]) -> str:
@@ -78,7 +108,9 @@ def _kernel(found: Sequence[Frame]) -> str:
 
 def explain(asked: Frame) -> Problem:
     """Why nvidia-smi gave no (whole) answer."""
-    said = " ".join(f"{asked.text} {asked.err}".split())[:300]
+    rows = re.compile(r"(index|\d+), ")  # which do not say what is wrong
+    lines = (line for line in f"{asked.text}\n{asked.err}".splitlines() if not rows.match(line))
+    said = " ".join(" ".join(lines).split())[:300]
     lower = said.lower()
     if "version mismatch" in lower:
         return Problem(

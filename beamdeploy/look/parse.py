@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 
-from beamdeploy.look import docker, folders, gpus, ports
+from beamdeploy.look import docker, folders, gpus, ports, system
 from beamdeploy.look.facts import Disk, Facts, Past
 from beamdeploy.look.frames import Frame, frames, only
 
@@ -39,6 +39,7 @@ def parse(
         model_dir_exists=None if model_dir is None else model_dir != "",
         past=tuple(past(found)),
         blockers=(*asked.problems, *cards.problems, *unseen, *hidden),
+        system=system.parse(found),
     )
 
 

@@ -30,6 +30,7 @@ class Profile:
     driver: str
     cuda: str
     mig: str
+    fabric: str = "N/A"
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,8 @@ def test_a_checkpoint_is_reduced_the_same_by_every_shell_and_awk(
         index={first: 2, second: 2},
         index_error="",
         shards=(
-            Shard(first, size[first], size[first], 2, 2),
-            Shard(second, size[second], size[second], 2, 2, 1, "model.layers.5.w", 1, "stray"),
+            Shard(first, size[first], size[first], 2, 2, tensor_bytes=80),
+            Shard(second, size[second], size[second], 2, 2, 1, "model.layers.5.w", 1, "stray", 65),
         ),
         pointers=(LfsPointer("tokenizer.json", 17209920),),
         total=160,
@@ -170,10 +170,36 @@ def program(folder: Path, name: str, text: str) -> None:
 
 def test_gpus_are_asked_and_told(host: tuple[Sequence[str], dict[str, str]], tmp_path: Path) -> None:
     recorded = Path(__file__).parents[1] / "data" / "look" / "gpus-h200.txt"
-    program(tmp_path / "bin", "nvidia-smi", f"case $1 in --query-gpu=*) cat {recorded} ;; esac")
+    uuid = "GPU-00000000-0000-0000-0000-00000000000a"
+    program(
+        tmp_path / "bin",
+        "nvidia-smi",
+        f"""case $1 in
+          --query-gpu=*fabric.state) cat {recorded} ;;
+          --query-compute-apps=*) echo "$PPID, a, b, 12, {uuid}" ;;
+          --version) echo "CUDA Version        : 13.0" ;;
+        esac""",
+    )
     facts = run(Question(docker=()), shell=host[0], env=host[1])
-    uuid = "GPU-1cf12984-0160-199e-975b-9afb7ce0d369"
-    assert facts.gpus == Gpus("580.159.04", (Gpu(0, "NVIDIA H200", uuid, 143771, 0, "9.0", mig=False),))
+    card = Gpu(0, "NVIDIA H200", uuid, 143771, 0, "9.0", mig=False, ecc_errors=0, compute_mode="Default")
+    assert facts.gpus is not None
+    assert replace(facts.gpus, processes=()) == Gpus("580.159.04", (card,), cuda="13.0")
+    assert [(each.name, each.memory_mib) for each in facts.gpus.processes] == [("a, b", 12)]
+    assert facts.system.machine == os.uname().machine
+    assert facts.system.clock is not None
+    assert abs(facts.system.clock - time.time()) < 60
+    assert facts.system.memory_total == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_an_old_driver_is_asked_for_less(host: tuple[Sequence[str], dict[str, str]], tmp_path: Path) -> None:
+    recorded = Path(__file__).parents[1] / "data" / "look" / "gpus-old-driver.txt"
+    refused = """echo 'Field "compute_cap" is not a valid field to query.'; echo; exit 2"""
+    program(
+        tmp_path / "bin", "nvidia-smi", f"case $1 in *compute_cap*) {refused} ;; --query-gpu*) cat {recorded} ;; esac"
+    )
+    facts = run(Question(docker=()), shell=host[0], env=host[1])
+    assert facts.gpus is not None
+    assert (facts.gpus.driver, len(facts.gpus.gpus), facts.blockers) == ("450.80.02", 2, ())
 
 
 def test_a_docker_that_is_not_on_the_path_is_a_blocker_with_the_setting(tmp_path: Path) -> None:
@@ -241,10 +267,11 @@ def test_a_large_checkpoint_is_looked_at_in_little_time(tmp_path: Path) -> None:
 # What the script may start. None of it changes anything as it is used: `dd` writes to stdout only (no of=).
 ALLOWED = frozenset(
     re.findall(
-        r"\S+", "awk cat dd df docker find grep head id nvidia-smi od readlink sed sleep ss stat tail timeout tr"
+        r"\S+",
+        "awk cat date dd df docker find grep head id nvidia-smi od readlink sed sleep ss stat tail timeout tr uname",
     )
 )
-BUILTIN = frozenset(re.findall(r"\S+", "[ : cd command continue echo eval exit export printf read return set shift"))
+BUILTIN = frozenset(re.findall(r"\S+", "[ : break cd command continue echo eval exit export printf read return set shift"))
 KEYWORDS = frozenset(re.findall(r"\w+", "if then else elif fi for while do done case esac in"))
 DOCKER = {"version", "info", "ps", "container inspect", "images", "image inspect"}
 

@@ -13,7 +13,7 @@ LOGINS = {"root": "/bin/bash", "sh": "/bin/sh", "tcsh": "/usr/bin/tcsh", "fish":
 GPU_FIELDS = (
     "index, name, uuid, memory.total, memory.used, memory.free, driver_version, compute_cap, pci.bus_id, "
     "ecc.errors.uncorrected.volatile.total, mig.mode.current, persistence_mode, power.limit, power.draw, "
-    "temperature.gpu, utilization.gpu, compute_mode, count, gpu_uuid, serial"
+    "temperature.gpu, utilization.gpu, compute_mode, count, gpu_uuid, serial, fabric.state"
 )
 
 
@@ -54,7 +54,7 @@ def gpus(count: int = 4, name: str = "NVIDIA B300", capability: str = "10.3", to
     rows = [
         f"{at}, {name}, GPU-00000000-0000-0000-0000-{at + 10:012x}, {total}, 4, {total - 4}, 580.95.05, {capability}, "
         f"00000000:{at + 1:02X}:00.0, 0, Disabled, Enabled, 1100.00, 180.00, 35, 0, Default, {count}, "
-        f"GPU-00000000-0000-0000-0000-{at + 10:012x}, {1650000000000 + at}"
+        f"GPU-00000000-0000-0000-0000-{at + 10:012x}, {1650000000000 + at}, Completed"
         for at in range(count)
     ]
     return "\n".join([GPU_FIELDS, *rows]) + "\n"

@@ -41,6 +41,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         return _say(f"GPU {card['index']}: {card['name']} (UUID: {card['uuid']})" for card in cards)
     if "topo" in words:
         return _say(_topology(cards))
+    if "--version" in options:
+        return _say(_version(profile["driver"], profile["cuda"]))
     if options and not set(options) <= {"-i", "--id"}:
         return _say(["Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.", ""], 2)
     version = f"{profile['driver']}"
@@ -94,6 +96,8 @@ def _cards(folder: str, profile: Mapping[str, Any]) -> Iterator[Row]:
             "ecc.mode.current": "Enabled",
             "persistence_mode": "Enabled",
             "compute_mode": "Default",
+            "fabric.state": profile["fabric"],
+            "fabric.status": "Success" if profile["fabric"] == "Completed" else "N/A",
             "power.limit": f"{profile['power_w']}.00",
             "power.draw": "140.00",
             "temperature.gpu": "35",
@@ -147,6 +151,14 @@ def _unit(name: str) -> str:
 
 def _cell(row: Row, name: str, *, bare: bool) -> str:
     return row[name] if bare or not _unit(name) else f"{row[name]} {_unit(name)}"
+
+
+def _version(driver: str, cuda: str) -> Iterator[str]:
+    library = ".".join(driver.split(".")[:2])
+    yield f"NVIDIA-SMI version  : {driver}"
+    yield f"NVML version        : {library}"
+    yield f"DRIVER version      : {driver}"
+    yield f"CUDA Version        : {cuda}"
 
 
 def _topology(cards: Sequence[Row]) -> Iterator[str]:

@@ -1,0 +1,39 @@
+"""`beamdeploy preflight`"""
+
+from __future__ import annotations
+
+import click
+
+from beamdeploy.cli import options
+
+
+@click.command()
+@options.recipe
+@options.hosts
+@options.overrides
+@options.output
+def preflight(
+    recipe: str,
+    inventory: str | None,
+    limit: str | None,
+    model_dir: str | None,
+    gpus: tuple[int, ...] | None,
+    accept_new: bool,
+    overrides: tuple[tuple[str, str], ...],
+    output: str,
+) -> int:
+    """Look at each host and say what stands in the way of RECIPE there, and what is as it should be.
+
+    GPUs, driver, docker, image, port, disk, memory, clock and weights, in one look that changes nothing; every plan
+    makes the same checks. Ends with 3 when something blocks.
+    """
+    from beamdeploy.cli.targets import load_hosts, load_wanted
+    from beamdeploy.deploy import specs_of
+    from beamdeploy.precheck import precheck
+    from beamdeploy.report import Progress, show
+
+    wanted, lock = load_wanted(recipe, overrides)
+    specs = specs_of(wanted, load_hosts(inventory, limit, model_dir, gpus, wanted), lock, None)
+    with Progress() as progress:
+        report = precheck(specs, progress.event, accept_new=accept_new)
+    return show(report, output)
