@@ -13,7 +13,18 @@ NAME = "beamdeploy.name"
 DIGEST = "beamdeploy.digest"
 SPEC = "beamdeploy.spec"
 
-_NOT_IN_WORDS = ("apiVersion", "$schema", "description", "request", "ready", "smoke", "hardware", "image", "name")
+_NOT_IN_WORDS = (
+    "apiVersion",
+    "$schema",
+    "description",
+    "request",
+    "ready",
+    "smoke",
+    "hardware",
+    "image",
+    "name",
+    "verified",
+)
 _NOT_IN_WORDS_PATHS = ("container.stop_timeout", "engine.catalog", "engine.unverified")
 
 

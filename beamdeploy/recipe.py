@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from beamdeploy import documents, schema
+from beamdeploy import documents, schema, variants
 from beamdeploy.documents import Document
 from beamdeploy.errors import InputError, Problem
 from beamdeploy.image import ImageRef, parse_reference
@@ -155,10 +155,21 @@ def load_with_document(file: str, overrides: Iterable[tuple[str, str]] = ()) -> 
     document, problems = read_recipe(file)
     if document is None or problems:
         raise InputError(problems)
+    overrides = tuple(overrides)
+    document = _chosen(document, [value for path, value in overrides if path == variants.CHOSEN])
     data: Any = document.data
-    for path, value in overrides:
+    for path, value in (pair for pair in overrides if pair[0] != variants.CHOSEN):
         data = _override(document, data, path, value)
     return build(schema.defaults(data, "recipe"), file), document
+
+
+def _chosen(document: Document, names: list[str]) -> Document:
+    """The document with the variant of that name, checked like the file."""
+    chosen = variants.resolved(document, names[-1] if names else None)
+    problems = recipe_problems(chosen) if names else ()
+    if problems:
+        raise InputError(problems)
+    return chosen
 
 
 def read_recipe(file: str, text: str | None = None) -> tuple[Document | None, tuple[Problem, ...]]:

@@ -46,8 +46,19 @@ def limit(command: F) -> F:
     )(command)
 
 
-def overrides(command: F) -> F:
-    """`overrides: tuple[tuple[str, str], ...]`, pairs of path and value"""
+def overrides(command: Callable[..., int]) -> Callable[..., int]:
+    """`overrides: tuple[tuple[str, str], ...]`, pairs of path and value; a chosen variant is the first of them"""
+
+    @wraps(command)
+    def gathered(*words: Any, variant: str | None, overrides: tuple[tuple[str, str], ...], **others: Any) -> int:
+        chosen = (("--variant", variant),) if variant else ()
+        return command(*words, overrides=(*chosen, *overrides), **others)
+
+    chosen = click.option("--variant", metavar="NAME", help="The variant of the recipe that is meant.")(gathered)
+    return _assigned(chosen)
+
+
+def _assigned(command: F) -> F:
     return click.option(
         "-e",
         "--set",

@@ -12,6 +12,7 @@ from beamdeploy.cli import options
 @options.hosts
 @options.overrides
 @options.templates
+@click.option("--resolved", is_flag=True, help="Print the recipe itself: with its variant, -e and all defaults.")
 @options.output
 def render(
     recipe: str,
@@ -22,19 +23,28 @@ def render(
     accept_new: bool,
     overrides: tuple[tuple[str, str], ...],
     templates: str | None,
+    resolved: bool,
     output: str,
 ) -> int:
     """Print the docker run command of RECIPE, ready to be pasted into a shell.
 
     Without an inventory it is for a server that is not known yet: set MODEL_DIR there to the folder of the weights.
     """
+    from yaml import safe_dump
+
     from beamdeploy.cli.targets import load_hosts, load_wanted
     from beamdeploy.deploy import specs_of
     from beamdeploy.outcome import HostReport, Report
     from beamdeploy.render import nowhere
-    from beamdeploy.report import pasted, show
+    from beamdeploy.report import pasted, show, show_text
 
     wanted, lock = load_wanted(recipe, overrides)
+    if resolved:
+        report = Report("Render", 0, details={"recipe": wanted.source})
+        if output == "json":
+            return show(report, output)
+        show_text(safe_dump(dict(wanted.source), sort_keys=False).rstrip("\n"))
+        return 0
     hosts = load_hosts(inventory, limit, model_dir, gpus) if inventory else (nowhere(model_dir, gpus),)
     specs = specs_of(wanted, hosts, lock, templates)
     if output == "text":

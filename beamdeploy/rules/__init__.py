@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 
-from beamdeploy import documents, engines, hardware, recipe, schema
+from beamdeploy import documents, engines, hardware, recipe, schema, variants
 from beamdeploy.documents import MAX_PROBLEMS, Document
 from beamdeploy.engines.catalog import catalog
 from beamdeploy.engines.traits import Traits, traits
@@ -54,6 +54,18 @@ RULES: tuple[Rule, ...] = (
 
 def recipe_problems(document: Document) -> tuple[Problem, ...]:
     """Everything that is wrong with a well-formed recipe; the rules are asked when it holds to the schema."""
+    names = variants.names(document)
+    problems = recipe.recipe_problems(document)
+    if problems:
+        return problems
+    found = [each for name in (None, *names) for each in _one(variants.resolved(document, name))]
+    # what all variants share is told once
+    kept = {(each.rule, each.line, each.col, each.what): each for each in found}
+    return tuple(kept.values()) if names else tuple(found)
+
+
+def _one(document: Document) -> tuple[Problem, ...]:
+    """Everything that is wrong with a recipe of which the variant is chosen."""
     problems = recipe.recipe_problems(document)
     if problems:
         return problems
