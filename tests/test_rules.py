@@ -414,7 +414,12 @@ def test_plan_refuses_before_it_connects() -> None:
 
 
 def test_an_override_is_to_blame_by_its_own_name() -> None:
-    told = run("render", str(RECIPES[0]), "-e", "speculative.num_speculative_tokens=15")
+    told = run(
+        "render",
+        str(ROOT / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"),
+        "-e",
+        "speculative.num_speculative_tokens=15",
+    )
     assert told.returncode == 2
     assert "-e speculative.num_speculative_tokens=15: error BD382" in told.stderr
 
