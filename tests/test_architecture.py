@@ -23,7 +23,7 @@ ORDER = (
     ("engines",),
     ("rules",),
     ("check", "library", "dockerrun"),
-    ("importing",),
+    ("importing", "exporting"),
     ("label",),
     ("render",),
     ("remote",),

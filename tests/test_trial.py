@@ -60,17 +60,17 @@ def start(cache: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def beamdeploy_test(cache: Path, *words: str) -> tuple[int, str, str]:
+def beamdeploy_test(cache: Path, *words: str, timeout: float = 240) -> tuple[int, str, str]:
     """Exit code, stdout, stderr."""
     process = start(cache, *words)
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=timeout)
     return process.returncode, out, err
 
 
 def test_every_shipped_recipe_passes_and_so_does_one_with_secrets(cache: Path, tmp_path: Path) -> None:
     other = tmp_path / "small.yaml"
     other.write_text(SECRET, encoding="utf-8")
-    code, out, err = beamdeploy_test(cache, str(SHIPPED), str(other), "-o", "json", "--jobs", "2")
+    code, out, err = beamdeploy_test(cache, str(SHIPPED), str(other), "-o", "json", "--jobs", "2", timeout=1200)
     report = json.loads(out)
     assert code == 0, err
     assert (report["kind"], report["exit"], report["problems"]) == ("TestReport", 0, [])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from beamdeploy.cli import options
@@ -13,7 +16,7 @@ from beamdeploy.cli import options
 @options.overrides
 @options.templates
 @click.option("--resolved", is_flag=True, help="Print the recipe itself: with its variant, -e and all defaults.")
-@options.output
+@options.output_as("text", "json", "compose", "systemd", "quadlet")
 def render(
     recipe: str,
     inventory: str | None,
@@ -28,27 +31,41 @@ def render(
 ) -> int:
     """Print the docker run command of RECIPE, ready to be pasted into a shell.
 
+    `-o compose`, `systemd` and `quadlet` print a file for these instead; what it starts beamdeploy does not manage.
+
     Without an inventory it is for a server that is not known yet: set MODEL_DIR there to the folder of the weights.
     """
-    from yaml import safe_dump
-
     from beamdeploy.cli.targets import load_hosts, load_wanted
     from beamdeploy.deploy import specs_of
+    from beamdeploy.exporting import shown
+    from beamdeploy.label import without_labels
     from beamdeploy.outcome import HostReport, Report
     from beamdeploy.render import nowhere
     from beamdeploy.report import pasted, show, show_text
 
     wanted, lock = load_wanted(recipe, overrides)
     if resolved:
-        report = Report("Render", 0, details={"recipe": wanted.source})
-        if output == "json":
-            return show(report, output)
-        show_text(safe_dump(dict(wanted.source), sort_keys=False).rstrip("\n"))
-        return 0
+        return _resolved(wanted.source, output)
     hosts = load_hosts(inventory, limit, model_dir, gpus) if inventory else (nowhere(model_dir, gpus),)
     specs = specs_of(wanted, hosts, lock, templates)
     if output == "text":
         return pasted([(spec.host.name, spec.words) for spec in specs])
+    if output != "json":
+        for spec in specs:
+            show_text(shown(without_labels(spec.words), output, spec.stop_timeout).rstrip("\n"))
+        return 0
     details = [{"words": list(s.words), "digest": s.digest, "templates": list(s.templates)} for s in specs]
     reports = [HostReport(s.host.name, "rendered", 0, details=d) for s, d in zip(specs, details, strict=True)]
     return show(Report("Render", 0, tuple(reports)), output)
+
+
+def _resolved(source: Mapping[str, Any], output: str) -> int:
+    from yaml import safe_dump
+
+    from beamdeploy.outcome import Report
+    from beamdeploy.report import show, show_text
+
+    if output != "text":
+        return show(Report("Render", 0, details={"recipe": source}), "json")
+    show_text(safe_dump(dict(source), sort_keys=False).rstrip("\n"))
+    return 0

@@ -89,7 +89,9 @@ def recipe_text(start: Start) -> str:
     }
     for path, value in values.items():
         text = _with_value(text, path, value)
-    return text
+    # another server was not seen, and variants are for the servers that they name
+    text = re.sub(r"(?m)^verified: .*\n", "", text.partition("\nvariants:\n")[0])
+    return text.rstrip("\n") + "\n"
 
 
 def inventory_text(start: Start) -> str:
@@ -113,7 +115,9 @@ def inventory_text(start: Start) -> str:
 
 def _all_shipped() -> list[Shipped]:
     folder = resources("beamdeploy") / "recipes"
-    names = sorted(each.name for each in folder.iterdir() if re.fullmatch(r".+(?<!\.lock)\.ya?ml", each.name))
+    found = (each.name for each in folder.iterdir() if re.fullmatch(r".+(?<!\.lock)\.ya?ml", each.name))
+    # of several recipes of one name the publisher's own comes first
+    names = sorted(found, key=lambda name: ("tokenspeed" not in name, name))
     return [_shipped(name, _packaged("recipes", name)) for name in names]
 
 

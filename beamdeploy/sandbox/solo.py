@@ -6,67 +6,22 @@ Flags are those of the catalogs; what is refused at once, printed, answered and 
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import io
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from beamdeploy.sandbox import startup
-from beamdeploy.sandbox.arguments import CATALOGS, ArgumentsRefused, Flag, add_flag, flags
+from beamdeploy.sandbox.arguments import ArgumentsRefused
 from beamdeploy.sandbox.chat import Model
 from beamdeploy.sandbox.engine import Pace, Stopped, bound, leave_words, pace, stop, wait_for_death
 from beamdeploy.sandbox.gateway import Drafted, Front, serve
+from beamdeploy.sandbox.kinds import KINDS, Kind, configured, died, known_values, parsed, whole
 from beamdeploy.sandbox.startup import Died, Launch, Parsed
-
-CHECKPOINT_MAY_SAY: Mapping[str, frozenset[str]] = {
-    "modelopt_fp4": frozenset({"nvfp4"}),
-    "modelopt": frozenset({"fp8", "nvfp4"}),
-    "fp8": frozenset({"fp8"}),
-}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One engine. `renamed`: its names of what TokenSpeed calls otherwise. `crash`: the status of a failed start."""
-
-    name: str
-    catalog: str
-    port: int
-    host: str
-    fields: str
-    abbreviates: bool
-    crash: int
-    dead_while_serving: int
-    renamed: Mapping[str, str]
-
-
-KINDS: Mapping[str, Kind] = {
-    "vllm": Kind("vllm", "0.33.0", 8000, "0.0.0.0", "reasoning", False, 1, 0, {}),
-    # its host is its default: 127.0.0.1 is reached by no published port
-    "sglang": Kind(
-        "sglang",
-        "0.5.23",
-        30000,
-        "127.0.0.1",
-        "reasoning_content",
-        True,
-        137,
-        137,
-        {
-            "tensor_parallel_size": "tp_size",
-            "max_model_len": "context_length",
-            "max_num_seqs": "max_running_requests",
-            "max_cudagraph_capture_size": "cuda_graph_max_bs_decode",
-        },
-    ),
-}
 
 
 class Log:
@@ -98,120 +53,6 @@ class Log:
         sys.stdout.flush()
 
 
-def parsed(kind: Kind, words: Sequence[str]) -> tuple[str, Mapping[str, object]]:
-    """(model, values) of the words after `serve`. ArgumentsRefused (2): what argparse refuses, at once."""
-    parser = argparse.ArgumentParser(prog=f"{kind.name} serve", usage="", allow_abbrev=kind.abbreviates)
-    parser.add_argument("model_tag", nargs="?")
-    for flag in _flags(kind):
-        if not flag.names[0].startswith("--"):
-            continue
-        add_flag(parser, flag)
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(printed):
-            values = vars(parser.parse_args([_dashed(word) for word in words]))
-    except SystemExit as end:
-        raise ArgumentsRefused(int(end.code or 0), printed.getvalue().splitlines()) from None
-    model = values.get("model_tag") or values.get("model") or values.get("model_path")
-    if not model:
-        raise ArgumentsRefused(2, (f"{kind.name} serve: error: the following arguments are required: model",))
-    renamed = {ours: values.get(theirs) for ours, theirs in kind.renamed.items()}
-    return str(model), {**values, **renamed}
-
-
-def _flags(kind: Kind) -> Iterator[Flag]:
-    return iter(flags(kind.catalog, CATALOGS.parent / kind.name))
-
-
-def _dashed(word: str) -> str:
-    """Underscores in a flag's name are taken as dashes (vllm utils/argparse_utils.py)."""
-    name, equals, value = word.partition("=")
-    return f"{name.replace('_', '-')}{equals}{value}" if name.startswith("--") else word
-
-
-def configured(kind: Kind, model: str, engine: Parsed, environ: Mapping[str, str]) -> Launch:
-    """What is read and compared before any weight. Died: the launch is wrong."""
-    folder = Path(model)
-    config = startup.read_config(folder)
-    _check_quantization(startup.quantized_as(folder, config), engine)
-    _check_numbers(kind, engine, environ)
-    context = _context(kind, config, engine, environ)
-    drafter = _drafter(kind, engine)
-    draft_config = startup.read_config(drafter) if drafter else {}
-    name = engine.get("served_model_name") or model
-    served = str(name[0] if isinstance(name, list) else name)
-    return Launch(folder, config, drafter, draft_config, engine, served, context)
-
-
-def _died(error: str) -> Died:
-    return Died(1, ("Traceback (most recent call last):", '  File "serve.py", line 1, in main', error))
-
-
-def _check_quantization(found: str | None, engine: Parsed) -> None:
-    asked = engine.get("quantization")
-    if asked and found and asked != found and found not in CHECKPOINT_MAY_SAY.get(str(asked), ()):
-        what = f"Quantization method specified in the model config ({found}) does not match the quantization method"
-        raise _died(f"ValueError: {what} specified in the `quantization` argument ({asked}).")
-
-
-def _check_numbers(kind: Kind, engine: Parsed, environ: Mapping[str, str]) -> None:
-    ranks = 1
-    for size in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "pp_size", "dp_size"):
-        ranks *= _int(engine.get(size), 1)
-    visible = environ.get("NVIDIA_VISIBLE_DEVICES", "all")
-    if visible not in ("all", "", "void") and len(visible.split(",")) < ranks:
-        there = len(visible.split(","))
-        raise _died(f"ValueError: World size ({ranks}) is larger than the number of available GPUs ({there}).")
-    if kind.name == "sglang":
-        chunk, page = _int(engine.get("chunked_prefill_size"), 0), _int(engine.get("page_size"), 1)
-        if chunk > 0 and chunk % page:
-            raise _died("AssertionError: chunked_prefill_size must be divisible by page_size")
-        return
-    if engine.get("enable_auto_tool_choice") and not engine.get("tool_call_parser"):
-        raise _died("TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser")
-    parser, known = engine.get("tool_call_parser"), _known(kind, "--tool-call-parser")
-    if parser is not None and parser not in known:
-        raise _died(f"KeyError: 'invalid tool call parser: {parser} (chose from {{ {','.join(known)} }})'")
-    batched, seqs = _int(engine.get("max_num_batched_tokens"), 8192), _int(engine.get("max_num_seqs"), 1)
-    if batched < seqs:
-        what = f"max_num_batched_tokens ({batched}) must be greater than or equal to max_num_seqs ({seqs})."
-        raise _died(f"ValueError: {what}")
-
-
-def _context(kind: Kind, config: Mapping[str, object], engine: Parsed, environ: Mapping[str, str]) -> int:
-    own = _int(config.get("max_position_embeddings"), 8192)
-    asked = _int(engine.get("max_model_len"), own)
-    variable, name = {
-        "vllm": ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "max_model_len"),
-        "sglang": ("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "context_length"),
-    }[kind.name]
-    if asked > own and environ.get(variable) != "1":
-        what = f"User-specified {name} ({asked}) is greater than the derived {name} ({own})."
-        raise _died(f"ValueError: {what}")
-    return asked
-
-
-def _drafter(kind: Kind, engine: Parsed) -> Path | None:
-    if kind.name == "sglang":
-        path = engine.get("speculative_draft_model_path")
-        return Path(str(path)) if path else None
-    settings = startup.speculative(engine)
-    known = {
-        "method",
-        "model",
-        "num_speculative_tokens",
-        "attention_backend",
-        "quantization",
-        "draft_tensor_parallel_size",
-    }
-    unknown = sorted(set(settings) - known)
-    if unknown:
-        raise _died(f"pydantic_core.ValidationError: SpeculativeConfig: {unknown[0]}: Extra inputs are not permitted")
-    if settings.get("method") == "dflash" and "num_speculative_tokens" not in settings:
-        raise _died("ValueError: num_speculative_tokens must be provided for method dflash")
-    return Path(str(settings["model"])) if "model" in settings else None
-
-
 def start(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
     """From the process group to a loaded engine. Died: what it would die of, at the moment when it would."""
     if kind.name == "vllm":
@@ -222,7 +63,7 @@ def start(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
         log.say(f"server_args=ServerArgs(model_path='{launch.model}')", front=True)
         log.say("Init torch distributed begin.")
     if speed.fault == "crash-at-start":
-        raise _died("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)")
+        raise died("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)")
     startup.check_layers(launch, "beam", os.environ)
     _check_backend(kind, launch)
     parts = 2 if launch.drafter else 1
@@ -235,13 +76,9 @@ def start(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
 def _check_backend(kind: Kind, launch: Launch) -> None:
     """vLLM looks the name up in an enum before it loads; SGLang's parser has refused it already."""
     name = launch.engine.get("attention_backend")
-    known = _known(kind, "--attention-backend")
+    known = known_values(kind, "--attention-backend")
     if name is not None and known and str(name).upper() not in known:
-        raise _died(f"KeyError: '{name}'")
-
-
-def _known(kind: Kind, name: str) -> tuple[str, ...]:
-    return next(flag.known_values for flag in _flags(kind) if flag.names[0] == name)
+        raise died(f"KeyError: '{name}'")
 
 
 def _read(kind: Kind, folder: Path, config: Mapping[str, object], seconds: float, fault: str, log: Log) -> None:
@@ -252,7 +89,7 @@ def _read(kind: Kind, folder: Path, config: Mapping[str, object], seconds: float
     else:
         log.say("Load weight begin. avail mem=266.10 GB")
     if not files:
-        raise _died(f"RuntimeError: Cannot find any model weights with `{folder}`")
+        raise died(f"RuntimeError: Cannot find any model weights with `{folder}`")
     for done, path in enumerate(files, start=1):
         time.sleep(seconds / len(files))
         startup.read_shard(path)
@@ -260,7 +97,7 @@ def _read(kind: Kind, folder: Path, config: Mapping[str, object], seconds: float
         if fault == "stall":
             threading.Event().wait()
         if fault == "cuda-oom":
-            raise _died("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.")
+            raise died("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.")
     took = time.monotonic() - began
     if kind.name == "vllm":
         log.say(f"Loading weights took {took:.2f} seconds", "default_loader.py:507")
@@ -278,15 +115,15 @@ def _fill(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
     asked = launch.engine.get("max_model_len") is not None
     if kind.name == "vllm" and length > cache and asked:
         what = f"To serve at least one request with the model's max seq len ({length}), more KV cache memory is needed."
-        raise _died(f"ValueError: {what} Based on the available memory, the estimated maximum model length is {cache}.")
-    sizes = [size for size in (1, 2, 4, 8) if size <= _int(launch.engine.get("max_cudagraph_capture_size"), 8)]
+        raise died(f"ValueError: {what} Based on the available memory, the estimated maximum model length is {cache}.")
+    sizes = [size for size in (1, 2, 4, 8) if size <= whole(launch.engine.get("max_cudagraph_capture_size"), 8)]
     if kind.name == "vllm":
         log.say("Available KV cache memory: 40.12 GiB", "gpu_worker.py:773")
         held = f"KV cache size: {cache:,} tokens, Maximum concurrency for {length:,} tokens per request: "
         log.say(f"{held}{cache / length:.2f}x", "kv_cache_utils.py:1149")
     if speed.fault == "graph-oom":
         why = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB."
-        raise _died(why if kind.name == "vllm" else f"Exception: Capture cuda graph failed: {why}")
+        raise died(why if kind.name == "vllm" else f"Exception: Capture cuda graph failed: {why}")
     for done, size in enumerate(reversed(sizes), start=1):
         percent = 100 * done // len(sizes)
         line = {
@@ -298,8 +135,8 @@ def _fill(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
         log.say("Graph capturing finished in 1 secs, took 0.61 GiB", "gpu_model_runner.py:1300")
         log.say("init engine (profile, create kv cache, warmup model) took 1.1 s")
         return
-    seqs = _int(launch.engine.get("max_num_seqs"), 48)
-    chunk = _int(launch.engine.get("chunked_prefill_size"), 8192)
+    seqs = whole(launch.engine.get("max_num_seqs"), 48)
+    chunk = whole(launch.engine.get("chunked_prefill_size"), 8192)
     total = f"max_total_num_tokens={cache}, chunked_prefill_size={chunk}, max_prefill_tokens=16384"
     log.say(f"{total}, max_running_requests={seqs}, context_len={min(length, cache)}, available_gpu_mem=34.00 GB")
 
@@ -331,13 +168,13 @@ def front_of(kind: Kind, launch: Launch, speed: Pace) -> Front:
 
 def served(kind: Kind, front: Front, engine: Parsed, speed: Pace, log: Log) -> int:
     """Open the port and wait for the end; the status that the process ends with."""
-    host, port = str(engine.get("host") or kind.host), _int(engine.get("port"), kind.port)
+    host, port = str(engine.get("host") or kind.host), whole(engine.get("port"), kind.port)
     if front.warming is not None:
         front.warming.set()
     try:
         server = serve(front, *bound(host, port, os.environ))
     except OSError:
-        raise _died(
+        raise died(
             f"OSError: [Errno 98] error while attempting to bind on address ('{host}', {port}): address already in use"
         ) from None
     try:
@@ -365,9 +202,9 @@ def _say_ready(kind: Kind, front: Front, log: Log) -> None:
     log.say("The server is fired up and ready to roll!", front=True)
 
 
-def _say_death(kind: Kind, died: Died, log: Log) -> None:
+def _say_death(kind: Kind, end: Died, log: Log) -> None:
     """The error as each engine passes it on from the process that had it."""
-    error = died.lines[min(2, len(died.lines) - 1)]
+    error = end.lines[min(2, len(end.lines) - 1)]
     if kind.name == "vllm":
         log.say("EngineCore failed to start.", "core.py:900", level="ERROR")
         for line in ("Traceback (most recent call last):", error):
@@ -379,10 +216,6 @@ def _say_death(kind: Kind, died: Died, log: Log) -> None:
     log.bare("Received sigquit from a child process. It usually means the child failed.")
 
 
-def _int(value: object, default: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
 def _run(kind: Kind, words: Sequence[str], speed: Pace, log: Log) -> int:
     extra = ("--no-such-flag",) if speed.fault == "bad-gateway-flag-late" else ()
     model, engine = parsed(kind, (*words, *extra))
@@ -390,8 +223,8 @@ def _run(kind: Kind, words: Sequence[str], speed: Pace, log: Log) -> int:
         launch = configured(kind, model, engine, os.environ)
         start(kind, launch, speed, log)
         return served(kind, front_of(kind, launch, speed), engine, speed, log)
-    except Died as died:
-        _say_death(kind, died, log)
+    except Died as end:
+        _say_death(kind, end, log)
         return kind.crash
 
 

@@ -19,6 +19,7 @@ SAME = {
     "fp8": {"fp8", "modelopt-fp8", "compressed-tensors float-quantized", "fp8-pb-wo", "fp8-per-channel-per-token"},
     "mxfp4": {"mxfp4", "compressed-tensors mxfp4-pack-quantized"},
     "mxfp8": {"mxfp8", "modelopt-mxfp8"},
+    "modelopt": {"fp8", "modelopt-fp8", "nvfp4", "modelopt-fp4"},
     "modelopt-mixed": {"mixed-precision", "modelopt-mixed"},
     "w8a8-fp8": {"w8a8-fp8", "compressed-tensors float-quantized"},
 }

@@ -1,0 +1,82 @@
+"""Export: the words as files of docker compose, systemd and quadlet, each read by its own tool where that is there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from beamdeploy.dockerrun import read
+from beamdeploy.exporting import shown
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = sorted((ROOT / "tests" / "data" / "golden").glob("*.json"))
+BEAM = tuple(json.loads((ROOT / "tests" / "data" / "golden" / "beam-nvfp4-tokenspeed-4xb300.json").read_text("utf-8")))
+QUADLET = {
+    "Unit": {"Description"},
+    "Container": {"ContainerName", "Image", "Entrypoint", "Exec", "RunInit", "ShmSize", "AddDevice", "PublishPort"}
+    | {"Mount", "Environment", "EnvironmentFile", "Label"},
+    "Service": {"TimeoutStopSec", "TimeoutStartSec"},
+    "Install": {"WantedBy"},
+}
+"""Keys of podman-systemd.unit(5) and systemd.service(5)."""
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_compose_says_what_the_words_say(path: Path) -> None:
+    words = tuple(json.loads(path.read_text("utf-8")))
+    run = read(words)
+    [(name, service)] = yaml.safe_load(shown(words, "compose", 70))["services"].items()
+    assert name == service["container_name"] == run.last("--name")
+    assert tuple(service["command"]) == tuple(word.replace("$", "$$") for word in run.words)
+    assert [f"{key}={value}" for key, value in service["environment"].items()] == list(run.all("--env"))
+    assert service["stop_grace_period"] == "70s"
+    assert service["volumes"] == [
+        {"type": "bind", "source": "/srv/models", "target": "/weights", "read_only": True},
+    ]
+
+
+def test_compose_is_read_by_docker_compose(tmp_path: Path) -> None:
+    if shutil.which("docker-compose") is None:
+        pytest.skip("docker-compose is not installed")
+    file = tmp_path / "compose.yaml"
+    file.write_text(shown(BEAM, "compose", 70), encoding="utf-8")
+    told = subprocess.run(["docker-compose", "-f", str(file), "config"], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+
+
+def test_a_unit_of_systemd_holds_the_words() -> None:
+    text = shown(BEAM, "systemd", 70)
+    start = text.partition("ExecStart=")[2].partition("\nExecStop")[0].replace("\\\n", " ")
+    unescaped = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(start)]
+    assert unescaped == ["/usr/bin/docker", *(word for word in BEAM[1:] if word != "--detach")]
+    assert "ExecStop=/usr/bin/docker stop --time 70 beam" in text
+    assert "TimeoutStopSec=100" in text
+
+
+def test_a_unit_is_accepted_by_systemd_analyze(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    file = tmp_path / "beam.service"
+    # the check wants the program to be there
+    file.write_text(shown(BEAM, "systemd", 70).replace("/usr/bin/docker", "/bin/true"), encoding="utf-8")
+    told = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True, check=False)
+    assert not re.search(r"beam\.service:\d+", told.stderr), told.stderr
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_a_quadlet_has_documented_keys_only(path: Path) -> None:
+    words = tuple(json.loads(path.read_text("utf-8")))
+    section = ""
+    for line in shown(words, "quadlet", 70).splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line:
+            assert line.partition("=")[0] in QUADLET[section]
+    assert f"Image=docker.io/{read(words).image}" in shown(words, "quadlet", 70)
