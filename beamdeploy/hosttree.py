@@ -13,7 +13,8 @@ from string import ascii_letters
 
 from beamdeploy.documents import Document
 from beamdeploy.errors import Problem
-from beamdeploy.hostvars import PRIORITY, Fault, Origin, Setting, disagreement, read_variables
+from beamdeploy.hostvalues import Fault
+from beamdeploy.hostvars import PRIORITY, Origin, Setting, disagreement, read_variables
 
 MAX_HOSTS = 10_000
 

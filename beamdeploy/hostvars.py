@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from beamdeploy.documents import Document, Place
 from beamdeploy.errors import Problem
+from beamdeploy.hostvalues import (
+    Fault,
+    Reader,
+    read_address,
+    read_ansible_connection,
+    read_become,
+    read_connection,
+    read_docker,
+    read_file,
+    read_gpus,
+    read_hooks,
+    read_model_dir,
+    read_port,
+    read_priority,
+    read_proxy_jump,
+    read_state_dir,
+    read_user,
+    read_words,
+)
 
 
 @dataclass(frozen=True)
@@ -51,185 +70,36 @@ class Setting:
     origin: Origin
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Why a value or a name is refused, before it is known where it stands."""
-
-    what: str
-    remedy: str
-    rule: str = "BD109"
-
-
-Reader = Callable[[str, object], "object | Fault"]
-
-
-def text_fault(name: str, value: object) -> Fault | None:
-    """Why `value` can be no word of a command; None: it can."""
-    if not isinstance(value, str):
-        return Fault(f"{name} is {value!r}, not text", f"write {name} as text, in quotes where it looks like a number")
-    if "{{" in value or "{%" in value:
-        return Fault(
-            f"{name} is a template: {value!r}", "write the value itself: inventories are not templates", "BD108"
-        )
-    if not value or value != value.strip():
-        return Fault(f"{name} is empty or has blanks at an edge: {value!r}", f"remove {name} or the blanks")
-    if not value.isprintable() or "\\" in value:
-        return Fault(f"{name} has a line break, control character or backslash: {value!r}", "remove that character")
-    return None
-
-
-def _text(name: str, value: object, pattern: str, remedy: str, rule: str = "BD109") -> str | Fault:
-    fault = text_fault(name, value)
-    if fault or not isinstance(value, str):
-        return fault or Fault(f"{name} is {value!r}", remedy, rule)
-    return value if re.fullmatch(pattern, value) else Fault(f"{name} is {value!r}", remedy, rule)
-
-
-def _address(name: str, value: object) -> object | Fault:
-    # no "-" first: ssh would take the address for an option; no user@ and :port: they have their own variables
-    pattern = r"[A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"
-    return _text(name, value, pattern, "give a host name or IP address alone; user and port have their own variables")
-
-
-def _user(name: str, value: object) -> object | Fault:
-    return _text(name, value, r"[^\s@:,/\-][^\s@:,/]*", "give a login name")
-
-
-def _port(name: str, value: object) -> object | Fault:
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535:
-        return value
-    return text_fault(name, value if isinstance(value, str) else "port") or Fault(
-        f"{name} is {value!r}", "give a number from 1 to 65535, without quotes", "BD114"
-    )
-
-
-def _connection(name: str, value: object) -> object | Fault:
-    return _text(name, value, "ssh|local", "write ssh or local: beamdeploy knows no other connection", "BD113")
-
-
-def _ansible_connection(name: str, value: object) -> object | Fault:
-    known = r"(ansible\.builtin\.)?(ssh|smart|paramiko|paramiko_ssh|local)"
-    read = _text(name, value, known, "write ssh or local: beamdeploy knows no other connection", "BD113")
-    if isinstance(read, Fault):
-        return read
-    return "local" if read.endswith("local") else "ssh"
-
-
-def _model_dir(name: str, value: object) -> object | Fault:
-    # docker reads --mount as one line of CSV: a comma would start another key, a quote another syntax
-    remedy = 'give an absolute path without comma and quotes, like "/srv/models/beam"; ~ is not expanded on a host'
-    return _text(name, value, r"/[^,\"']*", remedy, "BD110")
-
-
-def _gpus(name: str, value: object) -> object | Fault:
-    remedy = "write a list of different GPU numbers as nvidia-smi shows them, like [0, 1, 2, 3]"
-    if isinstance(value, str) and (fault := text_fault(name, value)):
-        return fault
-    if not isinstance(value, (list, tuple)) or not value:
-        return Fault(f"{name} is {value!r}", remedy, "BD111")
-    if any(isinstance(gpu, bool) or not isinstance(gpu, int) or gpu < 0 for gpu in value):
-        return Fault(f"{name} has something else than GPU numbers: {list(value)!r}", remedy, "BD111")
-    if len(set(value)) < len(value):
-        return Fault(f"{name} names a GPU twice: {list(value)!r}", remedy, "BD111")
-    return tuple(value)
-
-
-def _words(name: str, value: object) -> tuple[str, ...] | Fault:
-    if not isinstance(value, list):
-        return Fault(f"{name} is {value!r}", 'write a list of words, like ["--ulimit", "memlock=-1"]', "BD112")
-    faults = [fault for word in value if (fault := text_fault(f"a word of {name}", word))]
-    return faults[0] if faults else tuple(value)
-
-
-HOOKS = ("before_stop", "after_ready", "on_failure")
-
-
-def _hooks(name: str, value: object) -> object | Fault:
-    remedy = f"write a mapping of {', '.join(HOOKS)} to lists of words"
-    if not isinstance(value, dict) or not value:
-        return Fault(f"{name} is {value!r}", remedy, "BD113")
-    unknown = [when for when in value if when not in HOOKS]
-    if unknown:
-        return Fault(f"{name} has no {unknown[0]!r}", remedy, "BD113")
-    read = {when: _words(f"{name}.{when}", words) for when, words in value.items()}
-    faults = [words for words in read.values() if isinstance(words, Fault)]
-    empty = [when for when, words in read.items() if not words]
-    if empty:
-        return Fault(f"{name}.{empty[0]} names no program", remedy, "BD113")
-    return faults[0] if faults else tuple(read.items())
-
-
-def _docker(name: str, value: object) -> object | Fault:
-    words = (value,) if isinstance(value, str) else _words(name, value)
-    if isinstance(words, Fault):
-        return words
-    if isinstance(value, str) and (fault := text_fault(name, value)):
-        return fault
-    if isinstance(value, str) and re.search(r"\s", value):
-        remedy = f"write a list of words: {name}: [{', '.join(value.split())}]"
-        return Fault(f"{name} is one text with blanks: {value!r}", remedy, "BD112")
-    if not words or words[0].startswith("-"):
-        return Fault(
-            f"{name} names no program: {value!r}", "give the docker client, like docker or /usr/bin/docker", "BD112"
-        )
-    return words
-
-
-def _file(name: str, value: object) -> object | Fault:
-    return _text(name, value, r"[^\-].*", "give the path of a file on this machine; ~ is your home")
-
-
-def _proxy_jump(name: str, value: object) -> object | Fault:
-    return _text(name, value, r"[^\s\-]\S*", "give [user@]host[:port] as for ssh -J, without options")
-
-
-def _become(name: str, value: object) -> object | Fault:
-    if isinstance(value, bool):
-        return value
-    fault = text_fault(name, value) if isinstance(value, str) else None
-    return fault or Fault(f"{name} is {value!r}", "write true or false, without quotes")
-
-
-def _state_dir(name: str, value: object) -> object | Fault:
-    return _text(name, value, r"(~/|/).*", "give an absolute path on the host, or one that begins with ~/")
-
-
-def _priority(name: str, value: object) -> object | Fault:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return Fault(f"{name} is {value!r}", "give a whole number")
-
-
 PRIORITY = "ansible_group_priority"
 
 # spelling → (field of Host, how it is read)
 SPELLINGS: Mapping[str, tuple[str, Reader]] = MappingProxyType(
     {
-        "address": ("address", _address),
-        "ansible_host": ("address", _address),
-        "ansible_ssh_host": ("address", _address),
-        "user": ("user", _user),
-        "ansible_user": ("user", _user),
-        "ansible_ssh_user": ("user", _user),
-        "port": ("port", _port),
-        "ansible_port": ("port", _port),
-        "ansible_ssh_port": ("port", _port),
-        "connection": ("connection", _connection),
-        "ansible_connection": ("connection", _ansible_connection),
-        "model_dir": ("model_dir", _model_dir),
-        "gpus": ("gpus", _gpus),
-        "docker": ("docker", _docker),
-        "known_hosts": ("known_hosts", _file),
-        "identity_file": ("identity_file", _file),
-        "ansible_private_key_file": ("identity_file", _file),
-        "ansible_ssh_private_key_file": ("identity_file", _file),
-        "proxy_jump": ("proxy_jump", _proxy_jump),
-        "become": ("become", _become),
-        "ansible_become": ("become", _become),
-        "state_dir": ("state_dir", _state_dir),
-        "docker_args": ("docker_args", _words),
-        "hooks": ("hooks", _hooks),
-        PRIORITY: (PRIORITY, _priority),
+        "address": ("address", read_address),
+        "ansible_host": ("address", read_address),
+        "ansible_ssh_host": ("address", read_address),
+        "user": ("user", read_user),
+        "ansible_user": ("user", read_user),
+        "ansible_ssh_user": ("user", read_user),
+        "port": ("port", read_port),
+        "ansible_port": ("port", read_port),
+        "ansible_ssh_port": ("port", read_port),
+        "connection": ("connection", read_connection),
+        "ansible_connection": ("connection", read_ansible_connection),
+        "model_dir": ("model_dir", read_model_dir),
+        "gpus": ("gpus", read_gpus),
+        "docker": ("docker", read_docker),
+        "known_hosts": ("known_hosts", read_file),
+        "identity_file": ("identity_file", read_file),
+        "ansible_private_key_file": ("identity_file", read_file),
+        "ansible_ssh_private_key_file": ("identity_file", read_file),
+        "proxy_jump": ("proxy_jump", read_proxy_jump),
+        "become": ("become", read_become),
+        "ansible_become": ("become", read_become),
+        "state_dir": ("state_dir", read_state_dir),
+        "docker_args": ("docker_args", read_words),
+        "hooks": ("hooks", read_hooks),
+        PRIORITY: (PRIORITY, read_priority),
     }
 )
 

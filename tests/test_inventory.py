@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from beamdeploy.documents import load
 from beamdeploy.errors import InputError
 from beamdeploy.hosttree import Named, parse_name
-from beamdeploy.hostvars import Fault
-from beamdeploy.inventory import Host, Inventory, load_inventory, select
+from beamdeploy.hostvalues import Fault
+from beamdeploy.inventory import Host, Inventory, load_inventory
+from beamdeploy.patterns import select
 from beamdeploy.schema import check
 
 DATA = Path(__file__).parent / "data" / "inventory"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from beamdeploy.errors import InputError
 from beamdeploy.failed import limited
-from beamdeploy.inventory import Host, load_inventory, select
+from beamdeploy.inventory import Host, load_inventory
+from beamdeploy.patterns import select
 
 if TYPE_CHECKING:
     from beamdeploy.cli.options import Rollout
