@@ -24,6 +24,7 @@ from beamdeploy.smoke.after import prove
 
 _REMOVED_WITHIN = 60
 _KILLED = 137
+_DOCKER_BACK_WITHIN = 60
 
 
 @dataclass(frozen=True)
@@ -222,10 +223,11 @@ def _after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error:
         return _with(error, "What was begun may go on there: beamdeploy status says what runs, apply completes it.")
     if plan.fallback is None:
         return _with(error, _left_as_it_is(done))
-    if not _touched(plan, done, session, spec):
-        still = "still runs" if plan.interrupts else "is as it was, stopped"
-        return _with(error, f"The server that ran before was not touched and {still}.")
     try:
+        _wait_for_docker(session, spec.host, say)
+        if not _touched(plan, done, session, spec):
+            still = "still runs" if plan.interrupts else "is as it was, stopped"
+            return _with(error, f"The server that ran before was not touched and {still}.")
         return _with(error, _restore(session, spec, plan.fallback, done, say))
     except HostError as second:
         lines = "; ".join(problem.what for problem in second.problems)
@@ -237,6 +239,16 @@ def _left_as_it_is(done: Acted) -> str:
     if done.container is None:
         return "Nothing served here before, and nothing runs now."
     return "Nothing served here before; the container is left for a look: beamdeploy logs."
+
+
+def _wait_for_docker(session: Session, host: Host, say: Say) -> None:
+    """A daemon that is started again, as after a crash or an update, is back soon. HostError: it is not."""
+    until = time.monotonic() + _DOCKER_BACK_WITHIN
+    while not (result := session.run((*host.docker_words, "version"), timeout=60)).ok:
+        if time.monotonic() > until:
+            raise HostError(docker_failure(result, f"{host.name}: restore"))
+        say("restore", "waiting for the docker daemon")
+        time.sleep(2)
 
 
 def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
