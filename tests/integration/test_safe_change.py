@@ -68,6 +68,7 @@ def test_the_history_is_for_its_user_alone(job: Job, clean_host: LabHost) -> Non
     assert found.splitlines() == [
         "700 /root/.local/state/beamdeploy",
         "600 /root/.local/state/beamdeploy/beam/history.jsonl",
+        "600 /root/.local/state/beamdeploy/beam/runs.jsonl",
     ]
 
 
