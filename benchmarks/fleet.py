@@ -224,7 +224,11 @@ def least_of_ansible(folder: Path, named: Mapping[str, Mapping[str, object]], fo
     }  # fmt: skip
     file = folder / "ansible.json"
     file.write_text(json.dumps({"all": {"hosts": login}}), encoding="utf-8")
-    settings = {"ANSIBLE_HOME": str(folder / "ansible"), "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
+    settings = {
+        "ANSIBLE_HOME": str(folder / "ansible"),
+        "ANSIBLE_SSH_ARGS": "-o ControlMaster=no",
+        "ANSIBLE_SSH_USETTY": "False",
+    }
     words = (str(installed / "bin" / "ansible"), "all", "-i", str(file), "-m", "raw", "-a", "true", "-f", str(forks))
     return Job(
         "Ansible, the word true", words, noop.environment(**settings), lambda out: out.count("rc=0") == len(named)
