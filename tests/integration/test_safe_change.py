@@ -99,7 +99,7 @@ def wait_for_phase(process: subprocess.Popen[str], phase: str) -> None:
 
 
 def test_two_runs_at_a_time_are_kept_apart(job: Job, clean_host: LabHost) -> None:
-    slow(job)
+    slow(job, 25)
     first = started(job, "apply")
     wait_for_phase(first, "loading")
     for command, more in (("destroy", ("-y",)), ("destroy", ("-y",))):
