@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from beamdeploy.act import act
-from beamdeploy.survey import question
 from beamdeploy.diagnose import docker_failure
 from beamdeploy.errors import HostError
 from beamdeploy.inventory import load_inventory
@@ -20,6 +19,7 @@ from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.recipe import load_recipe
 from beamdeploy.remote import Result, open_session
 from beamdeploy.render import Spec, render
+from beamdeploy.survey import question
 from tests.cases.conftest import Render
 from tests.cases.intent import load
 from tests.cases.recorder import SHELLS, recorded, sent
