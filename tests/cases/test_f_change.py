@@ -83,7 +83,7 @@ def test_f11_the_order_of_a_replacement_and_memory_that_is_freed_later(
     # memory that our own server holds is no obstacle
     plan = job.run("plan").host(name)["plan"]
     kinds = [step["kind"] for step in plan["steps"]]
-    assert kinds == ["stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
+    assert kinds == ["probe", "stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
     since = now(clean_host)
     partly = idle.replace(", 4, 275036,", ", 90000, 185040,", 1)
     later = [threading.Timer(seconds, table.write_text, (text,)) for seconds, text in ((6, partly), (9, idle))]
