@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 
 from beamdeploy import secrets as secret_files
 from beamdeploy.diagnose import docker_failure
-from beamdeploy.errors import FAILED, UNREACHABLE, HostError, Problem
+from beamdeploy.errors import BLOCKED, FAILED, UNREACHABLE, HostError, Problem
 from beamdeploy.gpu_memory import wait_for_gpus
 from beamdeploy.hooks import run_hook
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST, NAME, read_labels
 from beamdeploy.plan import Plan, Step
 from beamdeploy.preflight import KEPT
+from beamdeploy.probe import ask as ask_image
 from beamdeploy.ready import Proof, Say, log_tail, settle
 from beamdeploy.remote import Result, Session
 from beamdeploy.render import Spec, render_again
@@ -83,6 +84,16 @@ def _image_arrived(session: Session, spec: Spec) -> bool:
     """A lost status says nothing about the pull: look."""
     found = session.run((*spec.host.docker_words, "images", "--quiet", "--no-trunc", spec.image.word), timeout=60)
     return found.ok and bool(found.out.strip())
+
+
+def _probe(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    probed = ask_image(session, spec, step.words)
+    if probed.refused:
+        first = probed.refused[0]
+        others = "".join(f"\n{each.what} {each.remedy}" for each in probed.refused[1:])
+        raise HostError(replace(first, what=first.what + others, where=f"{spec.host.name}: probe"), exit=BLOCKED)
+    placed = tuple(problem.at(f"{spec.host.name}: probe") for problem in probed.problems)
+    return replace(done, warnings=(*done.warnings, *placed))
 
 
 def _stop(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
@@ -187,6 +198,7 @@ def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: S
 _DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
     "pull": _pull,
     "write secrets": _write_secrets,
+    "probe": _probe,
     "stop": _stop,
     "set aside": _set_aside,
     "remove": _remove,

@@ -12,6 +12,8 @@ from beamdeploy.inventory import Host
 from beamdeploy.label import Change, changes, read_labels
 from beamdeploy.look.facts import Container, Facts
 from beamdeploy.preflight import PREVIOUS, image_there, kept, name_problems, own, preflight, previous
+from beamdeploy.probe import SECONDS as PROBE_TIMEOUT
+from beamdeploy.probe import probe_words
 from beamdeploy.render import Spec
 from beamdeploy.weights.staging import human
 
@@ -23,7 +25,7 @@ COMMAND_TIMEOUT = 120
 class Step:
     """One thing to do. `words`: the command; `container`: the id that was looked at; `timeout` in seconds.
 
-    `kind`: pull, write secrets, stop, set aside, remove, wait for GPUs, run, start, settle.
+    `kind`: pull, write secrets, probe, stop, set aside, remove, wait for GPUs, run, start, settle.
     """
 
     kind: str
@@ -153,7 +155,7 @@ def _replacement(
 ) -> tuple[str, tuple[Step, ...], str | None]:
     """The old one is stopped last of all and kept aside until the new one has answered."""
     docker = spec.host.docker_words
-    first = _first(spec, facts)
+    first = (*_first(spec, facts), *(_probe(spec) if current.running else ()))
     run = _run(spec, "the settings differ")
     if aside is not None or not (current.running or served(current, facts)):
         # it has never served, or is the half-started heir of the one kept aside: that one stays the fallback
@@ -243,6 +245,13 @@ def _pull(spec: Spec, facts: Facts) -> tuple[Step, ...]:
         return ()
     words = (*spec.host.docker_words, "pull", spec.image.word)
     return (Step("pull", f"the image {spec.image.word} is not on the host", words, None, PULL_TIMEOUT, "a download"),)
+
+
+def _probe(spec: Spec) -> tuple[Step, ...]:
+    """Only before something is stopped: where nothing serves, the start itself shows what is refused."""
+    words = probe_words(spec)
+    reason = "whether the new image knows these parsers and flags"
+    return (Step("probe", reason, words, timeout=PROBE_TIMEOUT, cost="seconds, without GPUs"),) if words else ()
 
 
 def _run(spec: Spec, reason: str) -> Step:

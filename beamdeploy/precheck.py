@@ -27,7 +27,7 @@ def precheck(specs: Iterable[Spec], say: SayHost, *, accept_new: bool) -> Report
         run = Run(stack, say)
 
         def work(name: str) -> HostReport:
-            session = run.opened(by_name[name].host, accept_new=accept_new)
+            session = run.opened_to_look(by_name[name].host, accept_new=accept_new)
             run.say(name, "look", "")
             report = judged(by_name[name], look(session, question(by_name[name])))
             return HostReport(**{**vars(report), "problems": (*told(session), *report.problems)})

@@ -23,6 +23,7 @@ _OUTCOMES = {
 }
 _INTERRUPTED = {
     "pull": "the image was being pulled; what served before was not touched",
+    "probe": "the new image was being asked; what served before was not touched",
     "lock": "the run waited for the lock; nothing was changed",
     "stop": "the old server was being stopped and no new one was started: apply again",
     "set aside": "the old server is stopped and no new one was started: apply again",

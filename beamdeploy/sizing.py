@@ -51,7 +51,7 @@ def on_hosts(specs: Iterable[Spec], say: SayHost, *, accept_new: bool) -> Report
         run = Run(stack, say)
 
         def work(name: str) -> HostReport:
-            session = run.opened(by_name[name].host, accept_new=accept_new)
+            session = run.opened_to_look(by_name[name].host, accept_new=accept_new)
             run.say(name, "look", "")
             return _on_host(by_name[name], look(session, question(by_name[name])))
 

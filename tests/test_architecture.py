@@ -36,7 +36,7 @@ ORDER = (
     ("look",),
     ("weights",),
     ("fit",),
-    ("preflight", "imprint"),
+    ("preflight", "imprint", "probe"),
     ("plan",),
     ("secrets", "hooks"),
     ("smoke",),

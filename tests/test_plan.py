@@ -98,7 +98,7 @@ def test_the_right_repository_counts_wherever_it_is_listed() -> None:
 def test_one_changed_flag_is_named_and_the_old_server_is_stopped_last() -> None:
     plan = plan_apply(spec_of(("engine.max_num_seqs", "16")), facts(container(), images=(), answers=READY))
     assert plan.changes == (Change("engine.max_num_seqs", 8, 16),)
-    assert kinds(plan) == ["pull", "stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
+    assert kinds(plan) == ["pull", "probe", "stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
     assert [step.words for step in plan.steps if step.kind in ("stop", "set aside", "remove")] == [
         ("docker", "stop", "-t", "70", OLD),
         ("docker", "rename", OLD, "beam.previous"),
@@ -111,7 +111,7 @@ def test_one_changed_flag_is_named_and_the_old_server_is_stopped_last() -> None:
 def test_a_moved_digest_is_a_change_although_the_tag_is_the_same() -> None:
     plan = plan_apply(spec_of(digest=THREES), facts(container(), answers=READY))
     assert plan.changes == (Change("image", f"{REPOSITORY}@{ONES}", f"{REPOSITORY}@{THREES}"),)
-    assert kinds(plan)[:2] == ["pull", "stop"]
+    assert kinds(plan)[:2] == ["pull", "probe"]
 
 
 def test_a_setting_that_shapes_no_word_is_no_change() -> None:
@@ -150,7 +150,7 @@ def test_an_interrupted_swap_keeps_its_fallback() -> None:
     create = plan_apply(SPEC_NOW, facts(aside))
     assert (create.outcome, kinds(create), create.fallback) == ("create", ["run", "settle", "remove"], ASIDE)
     changed = plan_apply(spec_of(("engine.max_num_seqs", "16")), facts(container(), aside))
-    assert (kinds(changed), changed.fallback) == (["stop", "remove", "wait for GPUs", "run", "settle", "remove"], ASIDE)
+    assert (kinds(changed), changed.fallback) == (["probe", "stop", "remove", "wait for GPUs", "run", "settle", "remove"], ASIDE)
     tidied = plan_apply(SPEC_NOW, facts(container(), aside, answers=READY))
     assert [step.words for step in tidied.steps] == [("docker", "rm", "--force", ASIDE)]
 

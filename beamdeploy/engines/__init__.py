@@ -29,6 +29,7 @@ class EngineFacts:
 
     `ready`: the path that answers 200 when the engine can serve; `catalog`: the default flag catalog, "" for none.
     `checkpoint_says`: values of quantization.weights that it reads in the checkpoint and that are not passed.
+    `probe`: the file of a program that asks an image, run by `python` in it; None: there is none.
     `reaches`: the settings of the recipe that its words hold; empty: all of them.
     """
 
@@ -41,6 +42,8 @@ class EngineFacts:
     catalog: str = ""
     checkpoint_says: tuple[str, ...] = ()
     reaches: tuple[str, ...] = ()
+    probe: str | None = None
+    python: str = "python3"
 
 
 def folder() -> Traversable:

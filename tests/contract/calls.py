@@ -202,6 +202,10 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
         call("run --rm --entrypoint sh {image} -c", "echo hi; exit 4"),
         call("run --rm --gpus 2 --entrypoint sh {image} -c", "echo $NVIDIA_VISIBLE_DEVICES"),
         call("run --rm --entrypoint python3 {image} -c", "import smg.launch_router, smg.smg_rs; print('known')"),
+        call(
+            "run --rm --init --network none --entrypoint python3 {image} -c", "import smg.smg_rs; print('asked')", "--x"
+        ),
+        call("image inspect --format {{.Id}} {image}", compare="exit"),
         sh("bd-exec", "sleep 30"),
         call("exec bd-exec true"),
         call("exec bd-exec nosuch"),

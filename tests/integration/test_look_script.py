@@ -271,7 +271,9 @@ ALLOWED = frozenset(
         "awk cat date dd df docker find grep head id nvidia-smi od readlink sed sleep ss stat tail timeout tr uname",
     )
 )
-BUILTIN = frozenset(re.findall(r"\S+", "[ : break cd command continue echo eval exit export printf read return set shift"))
+BUILTIN = frozenset(
+    re.findall(r"\S+", "[ : break cd command continue echo eval exit export printf read return set shift")
+)
 KEYWORDS = frozenset(re.findall(r"\w+", "if then else elif fi for while do done case esac in"))
 DOCKER = {"version", "info", "ps", "container inspect", "images", "image inspect"}
 

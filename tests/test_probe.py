@@ -1,0 +1,125 @@
+"""What is asked in a new image before the old server is stopped, and what its answers mean for the recipe."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beamdeploy.errors import Problem
+from beamdeploy.plan import plan_apply
+from beamdeploy.probe import engine_words, probe_words, problems
+from beamdeploy.sandbox.furnish import PACKAGES, SHIMS
+from tests.test_plan import SPEC_NOW, THREES, container, facts, spec_of
+
+GOOD = {"tool_call": ["beam", "json"], "reasoning": ["beam"], "engine": None, "gateway": None, "unasked": []}
+
+
+def test_the_probe_has_the_server_s_mounts_and_environment_and_no_gpu_name_or_port() -> None:
+    words = probe_words(SPEC_NOW)
+    start = words.index("-c")
+    assert words[:start] == (
+        "docker", "run", "--init", "--shm-size=64g", "--mount", "type=bind,src=/srv/models/beam,dst=/weights,readonly",
+        "-e", "HF_HUB_OFFLINE=1", "-e", "TRANSFORMERS_OFFLINE=1", "--rm", "--network", "none",
+        "--entrypoint", "python3", SPEC_NOW.image.word,
+    )  # fmt: skip
+    assert re.fullmatch(r"[ -~]+", words[start + 1]) and "\\" not in words[start + 1]
+    assert words[start + 2 :] == engine_words(SPEC_NOW)
+    assert engine_words(SPEC_NOW)[:2] == ("--host", "0.0.0.0")
+
+
+def test_a_plan_asks_after_the_pull_and_before_the_stop_and_only_where_something_would_be_stopped() -> None:
+    replaced = plan_apply(spec_of(digest=THREES), facts(container()))
+    assert [step.kind for step in replaced.steps][:3] == ["pull", "probe", "stop"]
+    assert "probe" not in [step.kind for step in plan_apply(SPEC_NOW, facts()).steps]
+
+
+def test_an_image_that_knows_everything_is_no_problem() -> None:
+    assert list(problems(SPEC_NOW, GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "where", "what", "remedy"),
+    [
+        (
+            {
+                "tool_call": ["json"],
+                "gateway": "smg launch: error: argument --tool-call-parser: invalid choice: 'beam'",
+            },
+            "parsers.tool_call",
+            f"parsers.tool_call: the image {SPEC_NOW.image.word} knows no tool-call parser 'beam'",
+            "It knows: json.",
+        ),
+        (
+            {"engine": "engine: error: argument --kv-cache-dtype: invalid choice: 'fp8_e4m3'"},
+            "quantization.kv_cache",
+            f"quantization.kv_cache: the engine in the image {SPEC_NOW.image.word} refuses its words: "
+            "engine: error: argument --kv-cache-dtype: invalid choice: 'fp8_e4m3'",
+            "Correct it in the recipe, or use the image that it was written for.",
+        ),
+        (
+            {"gateway": "smg launch: error: unrecognized arguments: --nosuch 1"},
+            "",
+            f"the gateway in the image {SPEC_NOW.image.word} refuses its words: "
+            "smg launch: error: unrecognized arguments: --nosuch 1",
+            "Correct it in the recipe, or use the image that it was written for.",
+        ),
+    ],
+)
+def test_what_an_image_refuses_is_said_of_the_recipe_s_field(
+    told: Mapping[str, Any], where: str, what: str, remedy: str
+) -> None:
+    assert list(problems(SPEC_NOW, {**GOOD, **told})) == [Problem(what, remedy, where=where)]
+
+
+def test_what_could_not_be_asked_is_a_warning() -> None:
+    (problem,) = problems(SPEC_NOW, {"unasked": ["parsers: ModuleNotFoundError(\"No module named 'smg'\")"]})
+    assert (problem.level, "No module named 'smg'" in problem.what) == ("warning", True)
+
+
+def answer(tmp_path: Path, *words: str) -> Mapping[str, Any]:
+    """What the probe's program prints beside the stand-in's packages."""
+    for name, text in SHIMS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    start = probe_words(SPEC_NOW)[probe_words(SPEC_NOW).index("-c") + 1]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), PACKAGES))}
+    done = subprocess.run([sys.executable, "-c", start, *words], env=env, capture_output=True, text=True, check=True)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_the_program_takes_the_page_s_words(tmp_path: Path) -> None:
+    told = answer(tmp_path, *engine_words(SPEC_NOW), "--drain-timeout", "30", "--control-port=9")
+    assert (told["engine"], told["gateway"], told["unasked"]) == (None, None, [])
+    assert list(problems(SPEC_NOW, told)) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "said"),
+    [
+        (("--max-num-seqs", "many"), "engine", "--max-num-seqs"),
+        (("--nosuch-flag", "1"), "gateway", "unrecognized arguments: --nosuch-flag"),
+    ],
+)
+def test_the_program_tells_who_refuses_what(tmp_path: Path, words: tuple[str, ...], program: str, said: str) -> None:
+    assert said in answer(tmp_path, *engine_words(SPEC_NOW), *words)[program]
+
+
+def test_the_program_names_what_the_image_lacks() -> None:
+    start = probe_words(SPEC_NOW)[probe_words(SPEC_NOW).index("-c") + 1]
+    done = subprocess.run([sys.executable, "-S", "-c", start], capture_output=True, text=True, check=True, cwd="/")
+    assert [each.partition(":")[0] for each in json.loads(done.stdout)["unasked"]] == [
+        "parsers",
+        "engine's flags",
+        "gateway's flags",
+    ]
+    assert b"LAUNCHER" in base64.b64decode(start.split("'")[3])
