@@ -150,7 +150,8 @@ def test_an_interrupted_swap_keeps_its_fallback() -> None:
     create = plan_apply(SPEC_NOW, facts(aside))
     assert (create.outcome, kinds(create), create.fallback) == ("create", ["run", "settle", "remove"], ASIDE)
     changed = plan_apply(spec_of(("engine.max_num_seqs", "16")), facts(container(), aside))
-    assert (kinds(changed), changed.fallback) == (["probe", "stop", "remove", "wait for GPUs", "run", "settle", "remove"], ASIDE)
+    steps = ["probe", "stop", "remove", "wait for GPUs", "run", "settle", "remove"]
+    assert (kinds(changed), changed.fallback) == (steps, ASIDE)
     tidied = plan_apply(SPEC_NOW, facts(container(), aside, answers=READY))
     assert [step.words for step in tidied.steps] == [("docker", "rm", "--force", ASIDE)]
 

@@ -30,7 +30,7 @@ MODELS = "http://127.0.0.1:8000/v1/models"
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "eight": {"engine.max_num_seqs": 8},
     "four": {"engine.max_num_seqs": 4},
-    "bad": {"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]},
+    "bad": {"container.env": {"STANDIN_FAULT": "crash-at-start"}},
 }
 TAGS = {"eight": "beam", "four": "beam-next", "bad": "beam-next"}
 
@@ -218,13 +218,17 @@ def serving(job: Job) -> str:
     """Which of the recipes answers: by the words of the running container, and by asking it. "none": none does."""
     host = job.hosts[0]
     try:
-        words = host.docker("inspect", "--format", "{{.State.Running}} {{json .Config.Cmd}}", "beam")
+        words = host.docker(
+            "inspect", "--format", "{{.State.Running}} {{json .Config.Cmd}} {{json .Config.Env}}", "beam"
+        )
         answered = host.run(*ASK, MODELS).strip()
     except (RuntimeError, subprocess.CalledProcessError):
         return "none"
     if not words.startswith("true") or answered != "200":
         return "none"
-    return "bad" if "fp8_e5m2" in words else "four" if '"4"' in words.partition("max-num-seqs")[2][:12] else "eight"
+    return (
+        "bad" if "STANDIN_FAULT" in words else "four" if '"4"' in words.partition("max-num-seqs")[2][:12] else "eight"
+    )
 
 
 def of_stranger(host: LabHost, *, whole: bool) -> str:

@@ -84,7 +84,7 @@ def test_the_words_of_the_command_are_shown_as_a_diff(job: Job, clean_host: LabH
 def test_a_failed_server_is_kept_when_that_is_asked_for_and_goes_with_destroy(job: Job, clean_host: LabHost) -> None:
     before = container_id(clean_host)
     for _ in range(2):
-        job.write({"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]})
+        job.write({"container.env": {"STANDIN_FAULT": "crash-at-start"}})
         assert job.run("apply", "--keep-failed").exit == 1
         assert container_id(clean_host) == before
         assert container_id(clean_host, "beam.failed") != ""

@@ -27,11 +27,11 @@ def test_a_failed_replacement_brings_the_old_server_back_and_sees_it_answer(job:
     assert job.run("apply").exit == 0
     before = container_id(clean_host)
     for _ in range(2):
-        job.write({"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]})
+        job.write({"container.env": {"STANDIN_FAULT": "crash-at-start"}})
         done = job.run("apply")
         assert (done.exit, done.host(name)["outcome"]) == (1, "failed"), done.out
         assert "was started again and answers" in done.problems
-        assert "invalid choice" in done.problems
+        assert "NCCL error" in done.problems
         assert (container_id(clean_host), container_id(clean_host, "beam.previous")) == (before, "")
         job.write()
         assert job.run("status").exit == 0
@@ -151,7 +151,7 @@ def test_waves_stop_after_a_failure_and_say_who_was_left_out(
     job.write_inventory()
     assert job.run("apply", "--serial", "1").exit == 0
     before = {host.name: container_id(host) for host in clean_hosts}
-    job.write({"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]})
+    job.write({"container.env": {"STANDIN_FAULT": "crash-at-start"}})
     for words in (("--serial", "50%"), ("--canary",)):
         done = job.run("apply", *words)
         assert done.exit == 1
