@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from beamdeploy import secrets as secret_files
+from beamdeploy.daemon import wait_for_docker
 from beamdeploy.diagnose import docker_failure
 from beamdeploy.errors import BLOCKED, FAILED, UNREACHABLE, HostError, Problem
 from beamdeploy.gpu_memory import wait_for_gpus
@@ -25,7 +26,6 @@ from beamdeploy.smoke.after import prove
 
 _REMOVED_WITHIN = 60
 _KILLED = 137
-_DOCKER_BACK_WITHIN = 60
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error:
     if plan.fallback is None:
         return _with(error, _left_as_it_is(done))
     try:
-        _wait_for_docker(session, spec.host, say)
+        wait_for_docker(session, spec.host, say)
         if not _touched(plan, done, session, spec):
             still = "still runs" if plan.interrupts else "is as it was, stopped"
             return _with(error, f"The server that ran before was not touched and {still}.")
@@ -251,16 +251,6 @@ def _left_as_it_is(done: Acted) -> str:
     if done.container is None:
         return "Nothing served here before, and nothing runs now."
     return "Nothing served here before; the container is left for a look: beamdeploy logs."
-
-
-def _wait_for_docker(session: Session, host: Host, say: Say) -> None:
-    """A daemon that is started again, as after a crash or an update, is back soon. HostError: it is not."""
-    until = time.monotonic() + _DOCKER_BACK_WITHIN
-    while not (result := session.run((*host.docker_words, "version"), timeout=60)).ok:
-        if time.monotonic() > until:
-            raise HostError(docker_failure(result, f"{host.name}: restore"))
-        say("restore", "waiting for the docker daemon")
-        time.sleep(2)
 
 
 def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
