@@ -183,8 +183,9 @@ def test_shared_options_give_values() -> None:
     @options.output
     @options.verbose
     @options.yes
-    def command(**values: object) -> None:
+    def command(**values: object) -> int:
         got.append(values)
+        return 0
 
     words = ["-i", "gpu-a,", "-l", "a", "-e", "a.b=c=d", "--set", "x=", "-o", "json", "-vv", "--gpus", "0,2", "-y"]
     command.main([*words, "--model-dir", "/srv", "--accept-new"], standalone_mode=False)
@@ -208,7 +209,8 @@ def test_values_of_the_wrong_form_are_refused(words: list[str]) -> None:
     @click.command()
     @options.overrides
     @options.gpus
-    def command(**values: object) -> None: ...
+    def command(**values: object) -> int:
+        return 0
 
     with pytest.raises(click.BadParameter):
         command.main(words, standalone_mode=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -53,7 +54,7 @@ def facts(*containers: Container, **changes: object) -> Facts:
 
 def container(spec: Spec = SPEC_NOW, **changes: object) -> Container:
     words = spec.words
-    pairs = [word.split("=", 1) for before, word in zip(words, words[1:], strict=False) if before == "--label"]
+    pairs = [word.split("=", 1) for before, word in itertools.pairwise(words) if before == "--label"]
     ours = Container(
         OLD, "beam", spec.image.word, IMAGE.id, "running", 0, False, "", "2026-11-30T10:00:00Z", 0,
         {name: value for name, value in pairs}, (("127.0.0.1", 8000, 8000),),
