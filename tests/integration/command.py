@@ -76,6 +76,7 @@ class Job:
         """The Beam recipe with the lab's pinned image, and what `change` says ("engine.max_num_seqs": 4)."""
         recipe = yaml.safe_load(BEAM.read_text(encoding="utf-8"))
         recipe["image"] = {"reference": self.lab.image("beam")}
+        recipe["container"]["shm_size"] = "1g"  # the lab has less memory than a GPU server, and a plan says so
         for path, value in (change or {}).items():
             *sections, key = path.split(".")
             place = recipe

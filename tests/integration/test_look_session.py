@@ -55,8 +55,8 @@ def test_a_look_brings_facts_and_answers(tmp_path: Path) -> None:
         )
         facts = look(session, question)
         again = look(session, question)
-        # the host's clock and free memory move between two looks
-        assert replace(again, system=facts.system) == facts
+        # clock, free memory and free disk move between two looks
+        assert replace(again, system=facts.system, disks=facts.disks) == facts
     assert facts.answers == {
         "/v1/models": Answer(200, '{"object":"list"}'),
         "/readiness": Answer(503, '{"object":"list"}'),
