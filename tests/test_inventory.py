@@ -495,7 +495,7 @@ def test_two_hundred_hosts_are_quick(tmp_path: Path) -> None:
     hosts = "\n".join(f"    gpu-{n}: {{address: 192.0.2.{n}, gpus: [0, 1], model_dir: /m}}" for n in range(200))
     started = time.perf_counter()
     assert len(read(tmp_path, f"all:\n  hosts:\n{hosts}\n").hosts) == 200
-    assert time.perf_counter() - started < 3
+    assert time.perf_counter() - started < 15
 
 
 WORDS = st.sampled_from(

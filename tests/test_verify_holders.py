@@ -33,14 +33,14 @@ def test_after_a_failure_this_machine_sends_to_the_next() -> None:
 
 
 def test_eight_hosts_take_four_rounds_from_one_source() -> None:
-    holders, second = Holders(["source"]), 0.1
+    holders, second = Holders(["source"]), 0.5
     threads = [threading.Thread(target=_copy, args=(holders, f"host-{n}", second)) for n in range(8)]
     began = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 4 * second <= time.monotonic() - began < 7 * second
+    assert 4 * second <= time.monotonic() - began < 7.8 * second
 
 
 def _copy(holders: Holders, name: str, seconds: float) -> None:

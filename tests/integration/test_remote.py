@@ -176,9 +176,9 @@ def test_a_connection_that_dies_under_a_command_is_an_error_and_no_hang(server: 
     threading.Timer(0.5, kill_children, (server,)).start()
     start = time.monotonic()
     with pytest.raises(HostError, match=r"the connection was lost .*; the state of this host is unknown") as caught:
-        session.run(("sleep", "8"), timeout=20)
+        session.run(("sleep", "80"), timeout=90)
     assert caught.value.exit == UNREACHABLE
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 30
     with pytest.raises(HostError, match="the connection was lost"):
         session.run(("true",), timeout=5)
 
@@ -212,7 +212,7 @@ def test_a_listener_that_has_enough_ends_the_remote_process(session: Session) ->
     start = time.monotonic()
     with pytest.raises(Enough, match="begun"):
         session.follow(("sh", "-c", "echo begun; sleep 4545; true"), stop, timeout=600)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 30
     assert gone("sleep 4545")
     assert session.run(("true",), timeout=5).ok
 
@@ -307,7 +307,7 @@ def test_closing_is_quick_and_twice_is_harmless(server: Sshd) -> None:
     start = time.monotonic()
     session.close()
     session.close()
-    assert time.monotonic() - start < 0.1
+    assert time.monotonic() - start < 2
 
 
 def blob(server: Sshd, kind: str = "ed25519") -> bytes:

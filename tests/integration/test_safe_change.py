@@ -121,7 +121,7 @@ def test_interrupted_while_loading_it_says_so_and_the_server_goes_on(
     began = time.monotonic()
     run.send_signal(number)
     out, err = run.communicate(timeout=20)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     assert run.returncode == 130, err
     assert "goes on loading" in out and "Traceback" not in err
     assert container_id(clean_host) != ""
