@@ -176,7 +176,8 @@ def _stopped(spec: Spec, facts: Facts, current: Container) -> tuple[Step, ...]:
     """The stop of what still runs. One that has ended served once: it is kept aside all the same."""
     if not current.running:
         return ()
-    stop = _stop(spec.host, current, _deployed_stop_timeout(spec, current), "the GPUs hold one server at a time")
+    grace, cost = _deployed_stop_timeout(spec, current), "no server until the new one is ready"
+    stop = _stop(spec.host, current, grace, "the GPUs hold one server at a time", cost)
     return (replace(stop, cost=f"{stop.cost}{_minutes(facts)}"),)
 
 
@@ -279,9 +280,9 @@ def _tidy(spec: Spec, aside: Container | None) -> tuple[Step, ...]:
     return (Step("remove", "left over from an earlier apply", words, aside.id),)
 
 
-def _stop(host: Host, container: Container, grace: int, reason: str) -> Step:
+def _stop(host: Host, container: Container, grace: int, reason: str, cost: str = "") -> Step:
     words = (*host.docker_words, "stop", "-t", str(grace), container.id)
-    return Step("stop", reason, words, container.id, grace + 60, "no server until the new one is ready")
+    return Step("stop", reason, words, container.id, grace + 60, cost)
 
 
 def _removal(host: Host, container: Container, grace: int) -> Iterator[Step]:

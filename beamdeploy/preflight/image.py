@@ -80,7 +80,7 @@ def _pinned(spec: Spec) -> Iterator[Check]:
     if not spec.image.pinned:
         yield Check(
             "image",
-            f"image {spec.image.word} is not pinned: {spec.recipe.unpinned or '--unpinned was given'}",
+            f"image {spec.image.word} is not pinned: {spec.recipe.unpinned or 'it has no digest, and there is no lock'}",
             "warn",
             "The tag may name another image tomorrow: beamdeploy lock writes its digest down.",
         )

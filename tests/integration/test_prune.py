@@ -74,7 +74,7 @@ def test_an_image_that_a_stranger_uses_stays(job: Job, clean_host: LabHost) -> N
 
 def test_a_container_that_was_kept_goes_and_the_one_that_serves_stays(job: Job, clean_host: LabHost) -> None:
     deploy(job, "beam", 8)
-    job.write({"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]})
+    job.write({"container.env": {"STANDIN_FAULT": "crash-at-start"}})
     assert job.run("apply", "--keep-failed").exit == 1
     before = container_id(clean_host)
     assert container_id(clean_host, "beam.failed") != ""
