@@ -212,7 +212,7 @@ def _rendered(
     try:
         used = tuple(str(environment.get_template(name).filename) for name in names)
         return environment.get_template(names[0]).render(values), used
-    except (TemplateError, ValueError, TypeError, ArithmeticError, LookupError) as error:
+    except (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError, MemoryError) as error:
         raise InputError([_template_problem(error)]) from error
 
 

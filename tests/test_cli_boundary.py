@@ -227,3 +227,12 @@ def test_every_listed_command_is_a_function_of_its_name_and_explains_itself() ->
 
 def test_main_is_the_entry_of_the_package() -> None:
     assert (main.name, isinstance(main, click.Group)) == ("main", True)
+
+
+@pytest.mark.parametrize(("redirection", "code"), [(">&-", 0), ("2>&-", 0), ("> /dev/full", 1)])
+def test_lost_streams_end_without_a_traceback(redirection: str, code: int) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m beamdeploy schema lock {redirection}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from beamdeploy.errors import InputError
 from beamdeploy.inventory import Host, load_inventory
 from beamdeploy.recipe import load_recipe
 from beamdeploy.remote import open_session
 from beamdeploy.sandbox import lifetime, locks, place
 from beamdeploy.sandbox.docker import store
-from beamdeploy.sandbox.lifetime import Running
+from beamdeploy.sandbox.lifetime import Running, folder_of
 from beamdeploy.sandbox.profiles import faults, profiles
 
 LAST_LINES = 20
@@ -226,3 +227,9 @@ def test_status_and_faults_are_told_as_json_and_lines(cache: Path) -> None:
     assert [line.split()[0] for line in told("faults").splitlines()] == list(faults())
     told("down")
     assert processes(cache) == []
+
+
+@pytest.mark.parametrize("name", ["../../victim", "/abs/folder", ".", "..", "a/b", "-x"])
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="is not a sandbox's name"):
+        folder_of(name, {"XDG_CACHE_HOME": str(tmp_path)})

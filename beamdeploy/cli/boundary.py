@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from types import FrameType
 from typing import NoReturn, TextIO
 
 import click
 
-from beamdeploy.errors import BAD_INPUT, BUG, DONE, INTERRUPTED, BeamdeployError, Problem
+from beamdeploy.errors import BAD_INPUT, BUG, DONE, FAILED, INTERRUPTED, BeamdeployError, Problem
 
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def guarded(run: Callable[[], object], words: Sequence[str]) -> int:
     """Run a command of the command line `words`; its exit code. Whatever it raises is shown."""
+    _replace_closed_streams()
     try:
         with _terminated_as_interrupted():
             exit = _shown(run, words)
@@ -52,6 +54,10 @@ def _shown(run: Callable[[], object], words: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _interrupted(words)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            return _fail(
+                words, [Problem("the output cannot be written: no space is left", "What was done is done.")], FAILED
+            )
         if isinstance(error, BrokenPipeError) and any(map(_reader_gone, (sys.stdout, sys.stderr))):
             raise  # `| head` has what it wants: no news for anyone
         return _bug(words, error)
@@ -98,12 +104,22 @@ def _kind(words: Sequence[str]) -> str:
     return next((word for word in words if word in names()), "command").capitalize()
 
 
+def _replace_closed_streams() -> None:
+    """`>&-` leaves no stream at all: what would be said there is for nobody, and nothing is read."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # it lives as long as the process
+
+
 def _silence_what_nobody_reads() -> None:
     # The interpreter flushes at its end, and would complain of a closed pipe then.
     for stream in (sys.stdout, sys.stderr):
-        with suppress(BrokenPipeError):
+        lost = _reader_gone(stream)
+        try:
             stream.flush()
-        if _reader_gone(stream):
+        except OSError:  # nobody reads, or the disk is full: it was said, where it could be
+            lost = True
+        if lost or _reader_gone(stream):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)

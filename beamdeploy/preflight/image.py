@@ -78,9 +78,10 @@ def _architecture(image: Image, facts: Facts) -> Iterator[Check]:
 
 def _pinned(spec: Spec) -> Iterator[Check]:
     if not spec.image.pinned:
+        why = spec.recipe.unpinned or "it has no digest, and there is no lock"
         yield Check(
             "image",
-            f"image {spec.image.word} is not pinned: {spec.recipe.unpinned or 'it has no digest, and there is no lock'}",
+            f"image {spec.image.word} is not pinned: {why}",
             "warn",
             "The tag may name another image tomorrow: beamdeploy lock writes its digest down.",
         )

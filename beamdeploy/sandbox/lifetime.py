@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beamdeploy.errors import FAILED, HostError, Problem
+from beamdeploy.errors import FAILED, HostError, InputError, Problem
 from beamdeploy.recipe import Recipe
 from beamdeploy.sandbox import furnish, groups, keys, locks, place, stage
 from beamdeploy.sandbox.docker import store
@@ -49,8 +50,15 @@ def home(environ: Mapping[str, str]) -> Path:
 
 
 def folder_of(name: str | None, environ: Mapping[str, str]) -> Path:
-    """The folder of a sandbox; None: of the one that $BEAMDEPLOY_SANDBOX names, else "default"."""
-    return home(environ) / (name or environ.get(VARIABLE) or "default")
+    """The folder of a sandbox; None: of the one that $BEAMDEPLOY_SANDBOX names, else "default".
+
+    InputError: the name is none. It becomes a folder that `down` removes, so it may lead nowhere else.
+    """
+    chosen = name or environ.get(VARIABLE) or "default"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", chosen):
+        remedy = "Letters, digits, '_' and '-', beginning with a letter or digit."
+        raise InputError([Problem(f"{chosen!r} is not a sandbox's name", remedy, f"--name, ${VARIABLE}")])
+    return home(environ) / chosen
 
 
 def up(
@@ -66,6 +74,7 @@ def up(
     no such profile or fault. HostError: it does not start.
     """
     recipes = tuple(recipes)
+    _make_home(folder.parent)
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with locks.locked(str(folder.parent)):
@@ -104,6 +113,15 @@ def all_of(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The folders of all sandboxes of this user, whether they run or not."""
     root = home(environ)
     return tuple(sorted(each for each in root.iterdir() if each.is_dir())) if root.is_dir() else ()
+
+
+def _make_home(home: Path) -> None:
+    """InputError: the user's cache folder cannot be used."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "Set XDG_CACHE_HOME to a folder that can be written."
+        raise InputError([Problem(f"{home} cannot be made: {error.strerror}", remedy)]) from error
 
 
 def down(folder: Path) -> bool:
