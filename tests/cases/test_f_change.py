@@ -86,7 +86,7 @@ def test_f11_the_order_of_a_replacement_and_memory_that_is_freed_later(
     assert kinds == ["probe", "stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
     since = now(clean_host)
     partly = idle.replace(", 4, 275036,", ", 90000, 185040,", 1)
-    later = [threading.Timer(seconds, table.write_text, (text,)) for seconds, text in ((6, partly), (9, idle))]
+    later = [threading.Timer(seconds, table.write_text, (text,)) for seconds, text in ((15, partly), (20, idle))]
     for timer in later:
         timer.start()
     done = job.run("apply")

@@ -164,18 +164,21 @@ def second(job: Job, which: str) -> subprocess.Popen[str]:
 
 
 def started(job: Job, recipe: str | None = None) -> subprocess.Popen[str]:
+    # of the second one at the same time nothing is read
+    stderr = subprocess.PIPE if recipe is None else subprocess.DEVNULL
     return subprocess.Popen(
         (sys.executable, "-m", "beamdeploy", "apply", recipe or job.recipe, "-i", job.inventory),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr, text=True, env=environment(),
     )  # fmt: skip
 
 
 def read(run: subprocess.Popen[str], step: str, lines: list[str], reached: threading.Event) -> None:
     assert run.stderr is not None
-    for line in run.stderr:
-        lines.append(line)
-        if line.startswith(step):
-            reached.set()
+    with run.stderr:
+        for line in run.stderr:
+            lines.append(line)
+            if line.startswith(step):
+                reached.set()
 
 
 def ended(run: subprocess.Popen[str]) -> bool:

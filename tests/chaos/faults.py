@@ -18,8 +18,11 @@ dockerd --config-file "$1/etc/daemon.json" --data-root "$1/docker" --exec-root /
 --pidfile /run/docker.pid --host unix:///run/docker.sock --host "unix://$1/docker.sock" --insecure-registry "$2" \
 >> "$1/dockerd.log" 2>&1 &
 """
-FULL = "dd if=/dev/zero of=$1/docker/filler bs=1M; dd if=/dev/zero of=/root/filler bs=4k; true"
-DOCKER_DISK, HOME_DISK = "400m", "8m"
+FULL = (
+    "fallocate -l 5500M $1/docker/filler.1; dd if=/dev/zero of=$1/docker/filler bs=1M; "
+    "dd if=/dev/zero of=/root/filler bs=4k; true"
+)
+DOCKER_DISK, HOME_DISK = "6g", "8m"
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ def kill_dockerd(scene: Scene) -> Undo:
 
 def fill_disk(scene: Scene) -> Undo:
     quietly(scene.host, "sh", "-c", FULL, "sh", str(scene.host.folder))
-    return lambda: quietly(scene.host, "rm", "-f", f"{scene.host.folder}/docker/filler", "/root/filler")
+    folder = f"{scene.host.folder}/docker"
+    return lambda: quietly(scene.host, "rm", "-f", f"{folder}/filler", f"{folder}/filler.1", "/root/filler")
 
 
 def kill_container(scene: Scene) -> Undo:

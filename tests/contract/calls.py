@@ -12,10 +12,17 @@ from dataclasses import dataclass
 PS = '{{.ID}}{{"\\t"}}{{.Names}}{{"\\t"}}{{.Label "beamdeploy.name"}}{{"\\t"}}{{.Ports}}'
 CONTAINER = (
     '{"id":{{json .Id}},"name":{{json .Name}},"image":{{json .Config.Image}},"image_id":{{json .Image}},'
-    '"state":{{json .State.Status}},"exit_code":{{json .State.ExitCode}},"oom_killed":{{json .State.OOMKilled}},'
-    '"error":{{json .State.Error}},"started_at":{{json .State.StartedAt}},"restart_count":{{json .RestartCount}},'
+    '"state":{{json .State.Status}},"exit_code":{{json .State.ExitCode}},'
+    '"oom_killed":{{json .State.OOMKilled}},"error":{{json .State.Error}},'
+    '"started_at":{{json .State.StartedAt}},"restart_count":{{json .RestartCount}},'
     '"labels":{{json .Config.Labels}},"bindings":{{json .HostConfig.PortBindings}},'
-    '"ports":{{json .NetworkSettings.Ports}}}'
+    '"ports":{{json .NetworkSettings.Ports}},"limits":{"BlkioWeight":{{json .HostConfig.BlkioWeight}},'
+    '"CpuPeriod":{{json .HostConfig.CpuPeriod}},"CpuQuota":{{json .HostConfig.CpuQuota}},'
+    '"CpuShares":{{json .HostConfig.CpuShares}},"NanoCpus":{{json .HostConfig.NanoCpus}},'
+    '"CpusetCpus":{{json .HostConfig.CpusetCpus}},"CpusetMems":{{json .HostConfig.CpusetMems}},'
+    '"Memory":{{json .HostConfig.Memory}},"MemoryReservation":{{json .HostConfig.MemoryReservation}},'
+    '"MemorySwap":{{json .HostConfig.MemorySwap}},"PidsLimit":{{json .HostConfig.PidsLimit}},'
+    '"RestartPolicy":{{json .HostConfig.RestartPolicy}}}}'
 )
 IMAGES = '{{.ID}}{{"\\t"}}{{.Repository}}{{"\\t"}}{{.Tag}}{{"\\t"}}{{.Digest}}'
 IMAGE = (
@@ -85,6 +92,8 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
         call("images --quiet nosuch:1"),
         call("pull {repository}:nosuch"),
         call("images"),
+        call("rmi nosuch:1"),
+        call("rmi {digest}", compare="exit"),
     ),
     "a life": (
         call("pull {image}", compare="exit"),

@@ -99,7 +99,15 @@ def _neutral(text: str, engine: Engine) -> list[str]:
     text = text.replace(engine.weights, "<weights>")
     for pattern, name in UNLIKE:
         text = re.sub(pattern, name, text)
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
+    return [_sorted(line.rstrip()) for line in text.splitlines() if line.strip()]
+
+
+def _sorted(line: str) -> str:
+    """A line of JSON with its keys in order: docker prints some structures in their own order and some by name."""
+    try:
+        return json.dumps(json.loads(line), sort_keys=True)
+    except ValueError:
+        return line
 
 
 VOLATILE = {
