@@ -137,6 +137,14 @@ def slow_stop(job: Job) -> None:
     job.write({"engine.max_num_seqs": 4})
 
 
+def until_stopped(host: LabHost) -> None:
+    """The stop that was sent goes on there; an apply whose plan it overtakes would say so and end with 3."""
+    deadline = time.monotonic() + 60
+    while host.docker("inspect", "--format", "{{.State.Running}}", "beam").strip() == "true":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_f06_interrupted_while_the_old_server_stops(
     job: Job, clean_host: LabHost, name: str, number: signal.Signals
@@ -151,13 +159,14 @@ def test_f06_interrupted_while_the_old_server_stops(
     assert time.monotonic() - began < 15
     assert run.returncode == 130 and "Traceback" not in err
     assert "the old server was being stopped and no new one was started: apply again" in out
+    until_stopped(clean_host)
     done = job.run("apply", "--lock-wait", "40")
     assert (done.exit, done.host(name)["outcome"]) == (0, "changed"), done.out
     assert job.run("apply").host(name)["outcome"] == "unchanged"
     assert container_id(clean_host, "beam.previous") == ""
 
 
-def test_f06_a_second_interrupt_ends_it_at_once(job: Job) -> None:
+def test_f06_a_second_interrupt_ends_it_at_once(job: Job, clean_host: LabHost) -> None:
     slow_stop(job)
     run = started(job)
     until_phase(run, "stop")
@@ -167,6 +176,7 @@ def test_f06_a_second_interrupt_ends_it_at_once(job: Job) -> None:
         time.sleep(0.05)
     run.communicate(timeout=20)
     assert run.returncode != 0 and time.monotonic() - began < 15
+    until_stopped(clean_host)
     assert job.run("apply", "--lock-wait", "40").exit == 0
 
 
