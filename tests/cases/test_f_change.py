@@ -166,7 +166,7 @@ def test_f06_interrupted_while_the_old_server_stops(
     assert container_id(clean_host, "beam.previous") == ""
 
 
-def test_f06_a_second_interrupt_ends_it_at_once(job: Job, clean_host: LabHost) -> None:
+def test_f06_a_second_interrupt_ends_it_at_once(job: Job) -> None:
     slow_stop(job)
     run = started(job)
     until_phase(run, "stop")
@@ -176,8 +176,9 @@ def test_f06_a_second_interrupt_ends_it_at_once(job: Job, clean_host: LabHost) -
         time.sleep(0.05)
     run.communicate(timeout=20)
     assert run.returncode != 0 and time.monotonic() - began < 15
-    until_stopped(clean_host)
-    assert job.run("apply", "--lock-wait", "40").exit == 0
+    # whether the stop was sent before the interrupt is a race; if it ends between plan and lock, that apply says so
+    exits = [job.run("apply", "--lock-wait", "40").exit for _ in range(2)]
+    assert exits in ([0, 0], [3, 0])
 
 
 def test_f06_a_laptop_that_sleeps_says_that_it_does_not_know_and_the_next_apply_completes(
