@@ -189,19 +189,9 @@ def test_shared_options_give_values() -> None:
 
     words = ["-i", "gpu-a,", "-l", "a", "-e", "a.b=c=d", "--set", "x=", "-o", "json", "-vv", "--gpus", "0,2", "-y"]
     command.main([*words, "--model-dir", "/srv", "--accept-new"], standalone_mode=False)
-    assert got == [
-        {
-            "inventory": "gpu-a,",
-            "limit": "a",
-            "overrides": (("a.b", "c=d"), ("x", "")),
-            "output": "json",
-            "verbose": 2,
-            "gpus": (0, 2),
-            "model_dir": "/srv",
-            "accept_new": True,
-            "yes": True,
-        }
-    ]
+    where = options.Where(inventory="gpu-a,", limit="a", model_dir="/srv", gpus=(0, 2), accept_new=True)
+    overrides = (("a.b", "c=d"), ("x", ""))
+    assert got == [{"where": where, "overrides": overrides, "output": "json", "verbose": 2, "yes": True}]
 
 
 @pytest.mark.parametrize("words", [["-e", "x"], ["-e", "=x"], ["--gpus", "0,0"], ["--gpus", "0-3"], ["--gpus", ""]])

@@ -27,11 +27,7 @@ from beamdeploy.cli import options
 def apply(
     context: click.Context,
     recipe: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     templates: str | None,
     unpinned: bool,
@@ -62,10 +58,10 @@ def apply(
     wanted, lock = load_wanted(recipe, overrides)
     if locked:
         require_lock(recipe, lock)
-    hosts = ordered(load_hosts(inventory, limit, model_dir, gpus, wanted), rollout.order)
+    hosts = ordered(load_hosts(where, wanted), rollout.order)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
-    how = rollout_options(rollout, accept_new=accept_new, skip_blocked=skip_blocked, diff=diff)
+    how = rollout_options(rollout, accept_new=where.accept_new, skip_blocked=skip_blocked, diff=diff)
     with Progress() as progress:
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
-    note(inventory, report, os.environ)
+    note(where.inventory, report, os.environ)
     return show(report, output)

@@ -58,11 +58,7 @@ def _outputs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
 @click.option("--plot", type=click.Path(dir_okay=False, writable=True), metavar="FILE.svg", help="Draw the figures.")
 def bench(
     target: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     concurrency: tuple[int, ...],
     requests: int,
@@ -87,11 +83,11 @@ def bench(
     from beamdeploy.served import served
 
     asked = wanted(target, overrides)
-    host = one(load_hosts(inventory, limit, model_dir, gpus))
+    host = one(load_hosts(where))
     before = load_earlier(against, host.name) if against else None
     output_tokens, form = outputs
     how = Wanted(concurrency, requests, Size(input_tokens, output_tokens))
-    with Progress() as progress, open_session(host, accept_new=accept_new) as session:
+    with Progress() as progress, open_session(host, accept_new=where.accept_new) as session:
         there = served(session, asked)
         report = measure(there.channels(session), there, host.name, how, before, progress.event)
     if plot:

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 )
 def chat(
     target: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     system: str | None,
     messages: tuple[str, ...],
@@ -47,8 +43,8 @@ def chat(
     from beamdeploy.served import served
 
     asked = wanted(target, overrides)
-    host = one(load_hosts(inventory, limit, model_dir, gpus))
-    with open_session(host, accept_new=accept_new) as session:
+    host = one(load_hosts(where))
+    with open_session(host, accept_new=where.accept_new) as session:
         there = served(session, asked)
         interactive = not messages and sys.stdin.isatty()
         _talk(there.way(session), there, opening(system), _questions(messages), go_on=interactive)

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 @options.output
 def destroy(
     target: str | None,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     lock_wait: float,
     yes: bool,
     forks: Forks,
@@ -41,10 +37,10 @@ def destroy(
     from beamdeploy.report import Progress, show
 
     name = deployment_name(target)
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    hosts = load_hosts(where)
     with Progress() as progress:
         asked = confirm_destroy(progress, yes=yes)
         report = takedown.destroy(
-            hosts, name, progress.event, asked, accept_new=accept_new, lock_wait=lock_wait, forks=forks
+            hosts, name, progress.event, asked, accept_new=where.accept_new, lock_wait=lock_wait, forks=forks
         )
     return show(report, output)

@@ -20,11 +20,7 @@ def doctor(
     target: str | None,
     log: BinaryIO | None,
     engine: str | None,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     output: str,
 ) -> int:
@@ -44,9 +40,9 @@ def doctor(
         return show(
             examination.doctor_log(text, engine, None if log.name in ("-", "<stdin>") else str(log.name)), output
         )
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    hosts = load_hosts(where)
     specs = {}
     if target is not None and is_recipe(target):
         wanted, lock = load_wanted(target, overrides)
         specs = {spec.host.name: spec for spec in specs_of(wanted, hosts, lock, None)}
-    return show(examination.doctor(hosts, deployment_name(target), specs, accept_new=accept_new), output)
+    return show(examination.doctor(hosts, deployment_name(target), specs, accept_new=where.accept_new), output)

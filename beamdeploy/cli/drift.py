@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 @options.output
 def drift(
     recipe: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     templates: str | None,
     ignored: tuple[str, ...],
@@ -45,7 +41,7 @@ def drift(
     from beamdeploy.survey import Options
 
     wanted, lock = load_wanted(recipe, overrides)
-    specs = deploy.specs_of(wanted, load_hosts(inventory, limit, model_dir, gpus), lock, templates)
+    specs = deploy.specs_of(wanted, load_hosts(where), lock, templates)
     with Progress() as progress:
-        report = deploy.drift(specs, Options(accept_new=accept_new, forks=forks), ignored, progress.event)
+        report = deploy.drift(specs, Options(accept_new=where.accept_new, forks=forks), ignored, progress.event)
     return show(report, output)

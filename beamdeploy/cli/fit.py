@@ -18,11 +18,7 @@ def fit(
     recipe: str,
     gpu: str | None,
     count: int | None,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     output: str,
 ) -> int:
@@ -37,10 +33,10 @@ def fit(
     from beamdeploy.report import Progress, show
     from beamdeploy.sizing import on_family, on_hosts
 
-    if gpu is not None or count is not None or inventory is None:
+    if gpu is not None or count is not None or where.inventory is None:
         return show(on_family(load_recipe(recipe, overrides), gpu, count), output)
     wanted, lock = load_wanted(recipe, overrides)
-    specs = specs_of(wanted, load_hosts(inventory, limit, model_dir, gpus, wanted), lock, None)
+    specs = specs_of(wanted, load_hosts(where, wanted), lock, None)
     with Progress() as progress:
-        report = on_hosts(specs, progress.event, accept_new=accept_new)
+        report = on_hosts(specs, progress.event, accept_new=where.accept_new)
     return show(report, output)

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 def history(
     target: str | None,
     number: int | None,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     output: str,
 ) -> int:
     """List what was deployed on each host: when, by whom, what came of it. With NUMBER: all of that one entry."""
@@ -34,9 +30,9 @@ def history(
     from beamdeploy.cli.targets import deployment_name, load_hosts
     from beamdeploy.report import Progress, show, show_table, show_text
 
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    hosts = load_hosts(where)
     with Progress() as progress:
-        found = past.entries(hosts, deployment_name(target), progress.event, accept_new=accept_new)
+        found = past.entries(hosts, deployment_name(target), progress.event, accept_new=where.accept_new)
     report = past.history(found, number)
     if output == "text" and number is None:
         show_table(("host", "no", "when", "by", "run", "outcome", "digest", "seconds"), _rows(report.hosts))

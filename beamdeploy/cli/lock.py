@@ -34,11 +34,7 @@ def lock(
     check: bool,
     upgrade: str | None,
     insecure: tuple[str, ...],
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     output: str,
 ) -> int:
     """Write down what exactly the image and weights of RECIPE are, in the lock beside it.
@@ -59,8 +55,8 @@ def lock(
     wish = Wish(upgrade in ("all", "image"), upgrade in ("all", "weights"), insecure)
     with Progress() as progress:
         if source is not None:
-            hosts = load_hosts(inventory, limit, model_dir, gpus)
-            new, notes = lock_from(source, hosts, wanted, old, wish, accept_new, progress.event)
+            hosts = load_hosts(where)
+            new, notes = lock_from(source, hosts, wanted, old, wish, where.accept_new, progress.event)
         else:
             new, notes = pin(wanted, old, wish, lambda phase, detail: progress.event("lock", phase, detail))
     changed = old is None or new != old

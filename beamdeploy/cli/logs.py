@@ -14,11 +14,7 @@ from beamdeploy.cli import complete, options
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.  [default: all]")
 def logs(
     target: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     follow: bool,
     tail: int | None,
 ) -> int:
@@ -27,10 +23,15 @@ def logs(
     from beamdeploy.logs import logs as show_logs
     from beamdeploy.report import log_line, show_problems
 
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    hosts = load_hosts(where)
     several = len(hosts) > 1
     ended = show_logs(
-        hosts, str(deployment_name(target)), log_line(several=several), tail=tail, follow=follow, accept_new=accept_new
+        hosts,
+        str(deployment_name(target)),
+        log_line(several=several),
+        tail=tail,
+        follow=follow,
+        accept_new=where.accept_new,
     )
     show_problems(ended.all_problems)
     return ended.exit

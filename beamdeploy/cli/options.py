@@ -129,6 +129,17 @@ def unpinned(command: F) -> F:
 
 
 @dataclass(frozen=True)
+class Where:
+    """Which hosts are meant, and what is said of all of them: see the help of each option."""
+
+    inventory: str | None
+    limit: str | None
+    model_dir: str | None
+    gpus: tuple[int, ...] | None
+    accept_new: bool
+
+
+@dataclass(frozen=True)
 class Rollout:
     """How a change goes over the hosts: see the help of each option. `lock_wait` in seconds."""
 
@@ -159,12 +170,7 @@ def forks(command: F) -> F:
 def rollout(command: Callable[..., int]) -> Callable[..., int]:
     """`rollout: Rollout`"""
     orders = click.Choice(["inventory", "reverse_inventory", "sorted", "reverse_sorted", "shuffle"])
-
-    @wraps(command)
-    def gathered(*words: Any, **given: Any) -> int:
-        ours = {each.name: given.pop(each.name) for each in fields(Rollout)}
-        return command(*words, rollout=Rollout(**ours), **given)
-
+    gathered = _as_one("rollout", Rollout, command)
     for option in (
         click.option("--serial", callback=_serial, metavar="N|N%", help="So many hosts at a time.  [default: all]"),
         click.option("--canary", is_flag=True, help="The first host alone, before the others."),
@@ -198,9 +204,20 @@ def yes(command: F) -> F:
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
 
 
-def hosts(command: F) -> F:
-    """All that says where: inventory, limit, model_dir, gpus, accept_new."""
-    return inventory(limit(model_dir(gpus(accept_new(command)))))
+def hosts(command: Callable[..., int]) -> Callable[..., int]:
+    """`where: Where`"""
+    return inventory(limit(model_dir(gpus(accept_new(_as_one("where", Where, command))))))
+
+
+def _as_one(name: str, kind: type[Where] | type[Rollout], command: Callable[..., int]) -> Callable[..., int]:
+    """The command, with the options that are the fields of `kind` handed over as one value."""
+
+    @wraps(command)
+    def gathered(*words: Any, **given: Any) -> int:
+        ours = {each.name: given.pop(each.name) for each in fields(kind)}
+        return command(*words, **{name: kind(**ours)}, **given)
+
+    return gathered
 
 
 def _forks(ctx: click.Context, param: click.Parameter, given: str | None) -> Forks:

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 @options.output
 def plan(
     recipe: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     templates: str | None,
     unpinned: bool,
@@ -46,10 +42,10 @@ def plan(
     from beamdeploy.survey import Options
 
     wanted, lock = load_wanted(recipe, overrides)
-    hosts = load_hosts(inventory, limit, model_dir, gpus, wanted)
+    hosts = load_hosts(where, wanted)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
     with Progress() as progress:
-        report = deploy.plan(specs, Options(accept_new=accept_new, forks=forks, diff=diff), progress.event)
+        report = deploy.plan(specs, Options(accept_new=where.accept_new, forks=forks, diff=diff), progress.event)
     if exit_code and report.exit == DONE and deploy.pending(report):
         report = replace(report, exit=CHANGES_PENDING)
     return show(report, output)

@@ -14,11 +14,7 @@ from beamdeploy.cli import options
 @options.output
 def preflight(
     recipe: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     output: str,
 ) -> int:
@@ -33,7 +29,7 @@ def preflight(
     from beamdeploy.report import Progress, show
 
     wanted, lock = load_wanted(recipe, overrides)
-    specs = specs_of(wanted, load_hosts(inventory, limit, model_dir, gpus, wanted), lock, None)
+    specs = specs_of(wanted, load_hosts(where, wanted), lock, None)
     with Progress() as progress:
-        report = precheck(specs, progress.event, accept_new=accept_new)
+        report = precheck(specs, progress.event, accept_new=where.accept_new)
     return show(report, output)

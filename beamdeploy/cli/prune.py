@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 @options.output
 def prune(
     target: str | None,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     lock_wait: float,
     forks: Forks,
     yes: bool,
@@ -43,10 +39,10 @@ def prune(
     from beamdeploy.report import Progress, show
 
     name = deployment_name(None if target == "-" else target)
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    hosts = load_hosts(where)
     with Progress() as progress:
         asked = confirm_prune(progress, yes=yes)
         report = removal.prune(
-            hosts, name, progress.event, asked, accept_new=accept_new, lock_wait=lock_wait, forks=forks
+            hosts, name, progress.event, asked, accept_new=where.accept_new, lock_wait=lock_wait, forks=forks
         )
     return show(report, output)

@@ -19,11 +19,7 @@ from beamdeploy.cli import options
 @options.output_as("text", "json", "compose", "systemd", "quadlet")
 def render(
     recipe: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     templates: str | None,
     resolved: bool,
@@ -46,7 +42,7 @@ def render(
     wanted, lock = load_wanted(recipe, overrides)
     if resolved:
         return _resolved(wanted.source, output)
-    hosts = load_hosts(inventory, limit, model_dir, gpus) if inventory else (nowhere(model_dir, gpus),)
+    hosts = load_hosts(where) if where.inventory else (nowhere(where.model_dir, where.gpus),)
     specs = specs_of(wanted, hosts, lock, templates)
     if output == "text":
         return pasted([(spec.host.name, spec.words) for spec in specs])

@@ -19,11 +19,7 @@ from beamdeploy.cli import options
 def rollback(
     target: str,
     number: int | None,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     rollout: options.Rollout,
     yes: bool,
     output: str,
@@ -39,11 +35,11 @@ def rollback(
     from beamdeploy.failed import note
     from beamdeploy.report import Progress, show
 
-    hosts = ordered(load_hosts(inventory, limit, model_dir, gpus), rollout.order)
-    how = rollout_options(rollout, accept_new=accept_new, action="rollback")
+    hosts = ordered(load_hosts(where), rollout.order)
+    how = rollout_options(rollout, accept_new=where.accept_new, action="rollback")
     with Progress() as progress:
-        found = history.entries(hosts, deployment_name(target), progress.event, accept_new=accept_new)
+        found = history.entries(hosts, deployment_name(target), progress.event, accept_new=where.accept_new)
         specs = history.way_back(hosts, found, number)
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
-    note(inventory, report, os.environ)
+    note(where.inventory, report, os.environ)
     return show(report, output)

@@ -32,11 +32,7 @@ def _checks(ctx: click.Context, param: click.Parameter, given: str | None) -> tu
 @options.output_as("text", "json", "junit")
 def smoke(
     target: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     only: tuple[str, ...],
     output: str,
@@ -51,9 +47,9 @@ def smoke(
     from beamdeploy.report import Progress, show, show_table
 
     wanted = load_wanted(target, overrides)[0] if is_recipe(target) else target
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    hosts = load_hosts(where)
     with Progress() as progress:
-        report = ask_all(hosts, wanted, only, progress.event, accept_new=accept_new)
+        report = ask_all(hosts, wanted, only, progress.event, accept_new=where.accept_new)
     if output == "text":
         show_table(("HOST", "CHECK", "VERDICT", "TIME", "WHY"), _rows(report))
     return show(report, output)

@@ -27,11 +27,7 @@ from beamdeploy.cli import options
 @options.output
 def stage(
     recipe: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     source: str,
     streams: int,
@@ -42,6 +38,8 @@ def stage(
     From the hub every host downloads by itself. From a HOST or PATH the hosts copy from each other, so that many take
     little longer than one. Interrupted and started again, it goes on where it was.
     """
+    from dataclasses import replace
+
     from beamdeploy.cli.targets import load_hosts, load_wanted
     from beamdeploy.deploy import specs_of
     from beamdeploy.errors import InputError, Problem
@@ -49,8 +47,8 @@ def stage(
     from beamdeploy.stage import From, stage
 
     wanted, lock = load_wanted(recipe, overrides)
-    everybody = load_hosts(inventory, None, model_dir, gpus)
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    everybody = load_hosts(replace(where, limit=None))
+    hosts = load_hosts(where)
     holder = next((host for host in everybody if host.name == source), None)
     if source != "hub" and holder is None and not os.path.isdir(source):
         remedy = "say hub, the name of a host in the inventory, or an existing folder of this machine"
@@ -64,7 +62,7 @@ def stage(
             From(holder, path),
             progress.event,
             streams=streams,
-            accept_new=accept_new,
+            accept_new=where.accept_new,
             environ=os.environ,
         )
     return show(report, output)

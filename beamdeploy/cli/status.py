@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 @options.output
 def status(
     target: str | None,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     deep: bool,
     watch: bool,
@@ -57,7 +53,7 @@ def status(
     from beamdeploy.deploy import specs_of
     from beamdeploy.report import show
 
-    hosts = load_hosts(inventory, limit, model_dir, gpus)
+    hosts = load_hosts(where)
     specs = {}
     if target is not None and is_recipe(target):
         wanted, lock = load_wanted(target, overrides)
@@ -65,7 +61,7 @@ def status(
     name = deployment_name(target)
 
     def looked() -> Report:
-        return look.status(hosts, name, specs, accept_new=accept_new, deep=deep, forks=forks)
+        return look.status(hosts, name, specs, accept_new=where.accept_new, deep=deep, forks=forks)
 
     return _watched(looked, interval, output) if watch else show(looked(), output)
 

@@ -13,31 +13,26 @@ from beamdeploy.inventory import Host, load_inventory
 from beamdeploy.patterns import select
 
 if TYPE_CHECKING:
-    from beamdeploy.cli.options import Rollout
+    from beamdeploy.cli.options import Rollout, Where
     from beamdeploy.lock import Lock
     from beamdeploy.recipe import Recipe
     from beamdeploy.survey import Options
 
 
-def load_hosts(
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    recipe: Recipe | None = None,
-) -> tuple[Host, ...]:
+def load_hosts(where: Where, recipe: Recipe | None = None) -> tuple[Host, ...]:
     """The hosts that `-i` and `-l` name. InputError: none, or the inventory is wrong.
 
     The word `sandbox` stands for the inventory of a sandbox, which is started for it; `recipe`: for what, if that is
     known.
     """
+    inventory = where.inventory
     if inventory == "sandbox":
         from beamdeploy.sandbox import lifetime
 
         started = lifetime.up(None, lifetime.folder_of(None, os.environ), recipes=(recipe,) if recipe else ())
         inventory = str(started.inventory)
-    loaded = load_inventory(inventory, model_dir=model_dir, gpus=gpus, environ=os.environ)
-    return select(loaded, limited(inventory, limit, os.environ))
+    loaded = load_inventory(inventory, model_dir=where.model_dir, gpus=where.gpus, environ=os.environ)
+    return select(loaded, limited(inventory, where.limit, os.environ))
 
 
 def ordered(hosts: tuple[Host, ...], order: str) -> tuple[Host, ...]:

@@ -20,11 +20,7 @@ from beamdeploy.cli import complete, options
 )
 def tunnel(
     target: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     port: int | None,
 ) -> int:
     """Open a server's endpoint as a port of this machine, until Ctrl-C.
@@ -41,13 +37,13 @@ def tunnel(
     from beamdeploy.tunnel import tunnel as opened
 
     asked = wanted(target, ())
-    host = one(load_hosts(inventory, limit, model_dir, gpus))
+    host = one(load_hosts(where))
     progress = Progress()
 
     def say(phase: str, detail: str) -> None:
         progress.event(host.name, phase, detail)
 
-    session = open_session(host, accept_new=accept_new)
+    session = open_session(host, accept_new=where.accept_new)
     there = served(session, asked)
     link = Link(lambda: open_session(host), session, there, say)
     warning = check(link, there)

@@ -26,11 +26,7 @@ from beamdeploy.cli.bare import with_bare
 @options.output
 def verify(
     recipe: str,
-    inventory: str | None,
-    limit: str | None,
-    model_dir: str | None,
-    gpus: tuple[int, ...] | None,
-    accept_new: bool,
+    where: options.Where,
     overrides: tuple[tuple[str, str], ...],
     deep: str | None,
     processes: int | None,
@@ -48,9 +44,9 @@ def verify(
     from beamdeploy.verify import Depth, verify
 
     wanted, lock = load_wanted(recipe, overrides)
-    specs = specs_of(wanted, load_hosts(inventory, limit, model_dir, gpus), lock, None)
+    specs = specs_of(wanted, load_hosts(where), lock, None)
     depth = Depth(deep is not None, deep == "always", processes)
     silent = offline or os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "YES", "ON")
     with Progress() as progress:
-        report = verify(wanted, specs, depth, progress.event, accept_new=accept_new, offline=silent)
+        report = verify(wanted, specs, depth, progress.event, accept_new=where.accept_new, offline=silent)
     return show(report, output)
