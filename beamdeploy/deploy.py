@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from beamdeploy import errors, recap, secrets
+from beamdeploy.engines import facts_of
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.fleet import each, waves
 from beamdeploy.inventory import Host
 from beamdeploy.lock import Lock
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import without
+from beamdeploy.ranks import placed
 from beamdeploy.recipe import Recipe
 from beamdeploy.render import Spec, render
 from beamdeploy.run import Run, SayHost
@@ -30,11 +32,13 @@ def specs_of(
     recipe: Recipe, hosts: Iterable[Host], lock: Lock | None, templates: str | None, *, unpinned: bool = True
 ) -> tuple[Spec, ...]:
     """The spec of each host. InputError: all that is wrong on all hosts, an image without digest unless `unpinned`."""
+    hosts = tuple(hosts)
     specs: list[Spec] = []
-    problems: list[Problem] = []
-    for host in hosts:
+    ranks, misplaced = placed(recipe, hosts, facts_of(recipe.source["engine"]))
+    problems: list[Problem] = list(misplaced)
+    for host in hosts if not misplaced else ():
         try:
-            specs.append(render(recipe, host, lock, templates=templates))
+            specs.append(render(recipe, host, lock, templates=templates, rank=ranks.get(host.name)))
         except InputError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
     problems.extend(_secret_problems(recipe))

@@ -71,6 +71,16 @@ def read_ansible_connection(name: str, value: object) -> object | Fault:
     return "local" if read.endswith("local") else "ssh"
 
 
+def read_interface(name: str, value: object) -> object | Fault:
+    return _text(name, value, r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", "give the name of a network interface, like eth0")
+
+
+def read_ipv4(name: str, value: object) -> object | Fault:
+    # TokenSpeed parts host and port at the only colon, so that an IPv6 address cannot be said
+    octet = r"(25[0-5]|2[0-4]\d|1?\d?\d)"
+    return _text(name, value, rf"{octet}(\.{octet}){{3}}", "give an IPv4 address, like 10.0.0.5")
+
+
 def read_model_dir(name: str, value: object) -> object | Fault:
     # docker reads --mount as one line of CSV: a comma would start another key, a quote another syntax
     remedy = 'give an absolute path without comma and quotes, like "/srv/models/beam"; ~ is not expanded on a host'

@@ -20,6 +20,8 @@ from beamdeploy.hostvalues import (
     read_file,
     read_gpus,
     read_hooks,
+    read_interface,
+    read_ipv4,
     read_model_dir,
     read_port,
     read_priority,
@@ -99,6 +101,8 @@ SPELLINGS: Mapping[str, tuple[str, Reader]] = MappingProxyType(
         "state_dir": ("state_dir", read_state_dir),
         "docker_args": ("docker_args", read_words),
         "hooks": ("hooks", read_hooks),
+        "rank_interface": ("rank_interface", read_interface),
+        "rank_address": ("rank_address", read_ipv4),
         PRIORITY: (PRIORITY, read_priority),
     }
 )

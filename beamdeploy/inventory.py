@@ -41,6 +41,8 @@ class Host:
     state_dir: str | None = None
     docker_args: tuple[str, ...] = ()
     hooks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    rank_interface: str | None = None
+    rank_address: str | None = None
 
     @property
     def state_folder(self) -> str:

@@ -61,6 +61,8 @@ class Engine:
     data_parallel: int | None = None
     pipeline_parallel: int | None = None
     expert_parallel: int | None = None
+    nodes: int = 1
+    rank_port: int | None = None
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     gpu_memory_utilization: float | None = None
@@ -99,6 +101,7 @@ class Container:
     init: bool = True
     restart: str | None = None
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    network: str | None = None
     stop_timeout: int | None = None
 
 
@@ -137,6 +140,11 @@ class Recipe:
     source: Json
     file: str = "-"
     smoke: Smoke = Smoke()
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of all nodes."""
+        return self.hardware.count * self.engine.nodes
 
     @property
     def folders(self) -> tuple[str, ...]:

@@ -13,12 +13,14 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from beamdeploy import ranks
 from beamdeploy.engines import EngineFacts, facts_of, foreign
 from beamdeploy.errors import InputError, Problem
 from beamdeploy.image import ImageRef, parse_reference
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, label_words, settings_of
 from beamdeploy.lock import Lock, LockedFolder, locked, locked_weights
+from beamdeploy.ranks import Rank
 from beamdeploy.recipe import Recipe, build
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Spec:
     """What is wanted on one host. `words`: the whole `docker run`; `digest`: over the words without our labels.
 
     `settings`: recipe path → value, as far as it is in the words; `templates`: the files that were used; `weights`:
-    the folders that the lock holds.
+    the folders that the lock holds; `rank`: None on one node.
     """
 
     host: Host
@@ -44,6 +46,17 @@ class Spec:
     settings: Mapping[str, Any]
     templates: tuple[str, ...]
     weights: Mapping[str, LockedFolder] = field(default_factory=dict)
+    rank: Rank | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether this host answers requests: of several nodes the head alone does."""
+        return self.rank is None or self.rank.number == 0
+
+    @property
+    def rank_ports(self) -> tuple[int, ...]:
+        """The ports that this host opens for its other ranks."""
+        return ranks.rank_ports(self.engine, self.rank.port) if self.rank is not None and self.answers else ()
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -59,19 +72,22 @@ def nowhere(model_dir: str | None, gpus: tuple[int, ...] | None) -> Host:
     return Host("-", model_dir=model_dir or "$MODEL_DIR", gpus=gpus)
 
 
-def render(recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | None = None) -> Spec:
+def render(
+    recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | None = None, rank: Rank | None = None
+) -> Spec:
     """The `Spec` for one host. InputError: a host variable is missing, a template or a value is wrong."""
     problems = tuple(_host_problems(recipe, host))
     if problems:
         raise InputError(problems)
     image = locked(recipe.image, lock) if lock and not recipe.image.pinned else recipe.image
     engine = facts_of(recipe.source["engine"])
-    words, used = _words(recipe, host, engine, image, templates)
+    words, used = _words(recipe, host, engine, image, templates, rank)
     digest = digest_of_words(words)
     settings = settings_of(recipe.source, image=image.word, model_dir=host.model_dir, gpus=_gpus(recipe, host))
+    settings |= ranks.settings(rank)
     deployed = Deployed(recipe.name, digest, words, recipe.source, settings)
     weights = locked_weights(recipe, lock) if lock else {}
-    return Spec(host, recipe, engine, image, _labelled(deployed), digest, settings, used, weights)
+    return Spec(host, recipe, engine, image, _labelled(deployed), digest, settings, used, weights, rank)
 
 
 def render_again(deployed: Deployed, host: Host) -> Spec:
@@ -82,7 +98,8 @@ def render_again(deployed: Deployed, host: Host) -> Spec:
     ref = ImageRef(id=image) if image.startswith("sha256:") else parse_reference(image)
     there = replace(host, model_dir=settings["inventory.model_dir"], gpus=tuple(settings["inventory.gpus"]))
     labelled = _labelled(deployed)
-    return Spec(there, recipe, facts_of(recipe.source["engine"]), ref, labelled, deployed.digest, settings, ())
+    engine, rank = facts_of(recipe.source["engine"]), ranks.rank_of(settings)
+    return Spec(there, recipe, engine, ref, labelled, deployed.digest, settings, (), rank=rank)
 
 
 def _labelled(deployed: Deployed) -> tuple[str, ...]:
@@ -118,7 +135,7 @@ def _gpus(recipe: Recipe, host: Host) -> tuple[int, ...]:
 
 
 def _words(
-    recipe: Recipe, host: Host, engine: EngineFacts, image: ImageRef, templates: str | None
+    recipe: Recipe, host: Host, engine: EngineFacts, image: ImageRef, templates: str | None, rank: Rank | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words without labels, and the template files that made them."""
     names = ("docker-run.j2", f"{engine.name}/words.j2")
@@ -130,7 +147,11 @@ def _words(
         "image": image,
         "gpus": ",".join(str(gpu) for gpu in _gpus(recipe, host)),
         "mount": mount_word(str(host.model_dir)),
-        "env": tuple(f"{name}={value}" for name, value in recipe.container.env.items()),
+        "env": tuple(
+            f"{name}={value}" for name, value in ranks.environment(rank, engine, recipe.container.env).items()
+        ),
+        "listen": _listen(recipe, engine),
+        "rank": rank,
         "docker_args": host.docker_args,
         "env_file": env_file(recipe, host),
         "speculative_config": _speculative_config(recipe),
@@ -141,6 +162,13 @@ def _words(
     if "" in words:
         raise InputError([Problem(f"a template gave an empty word (word {words.index('') + 1})", "One word a line.")])
     return tuple(words), used
+
+
+def _listen(recipe: Recipe, engine: EngineFacts) -> Mapping[str, Any]:
+    """Where the engine listens: on every address of its own network, or where it is published on the host's."""
+    if recipe.container.network is None:
+        return {"address": "0.0.0.0", "port": engine.port}
+    return {"address": recipe.container.address.strip("[]"), "port": recipe.container.port}
 
 
 def env_file(recipe: Recipe, host: Host) -> str | None:
@@ -222,5 +250,5 @@ def _template_problem(error: Exception) -> Problem:
     file = getattr(error, "filename", None) or (frames[-1].filename if frames else None)
     line = getattr(error, "lineno", None) or (frames[-1].lineno if frames else None)
     names = "recipe, host, engine, image, gpus, mount, env, env_file, docker_args, speculative_config, arguments"
-    remedy = f"Templates see {names}."
+    remedy = f"Templates see {names}, listen, rank."
     return Problem(f"template: {error}", remedy, file=file, line=line, rule="BD060")

@@ -26,7 +26,7 @@ ORDER = (
     ("rules",),
     ("check", "library", "dockerrun"),
     ("importing", "exporting"),
-    ("label",),
+    ("label", "ranks"),
     ("render",),
     ("remote",),
     ("web",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -31,6 +31,9 @@ class EngineFacts:
     `checkpoint_says`: values of quantization.weights that it reads in the checkpoint and that are not passed.
     `probe`: the file of a program that asks an image, run by `python` in it; None: there is none.
     `reaches`: the settings of the recipe that its words hold; empty: all of them.
+    `rank_ports`: of several nodes, the ports that the head opens for the others; the first is the default of
+    engine.rank_port, the others move with it; empty: it serves on one node. `rank_env`: variable → "interface" or
+    "address", which of a host's it holds.
     """
 
     name: str
@@ -44,6 +47,8 @@ class EngineFacts:
     reaches: tuple[str, ...] = ()
     probe: str | None = None
     python: str = "python3"
+    rank_ports: tuple[int, ...] = ()
+    rank_env: Mapping[str, str] = field(default_factory=dict)
 
 
 def folder() -> Traversable:
@@ -88,7 +93,7 @@ def engine_facts(name: str) -> EngineFacts:
 
 
 def _facts(read: Mapping[str, Any]) -> EngineFacts:
-    lists = {key: tuple(read.get(key, ())) for key in ("checkpoint_says", "reaches")}
+    lists = {key: tuple(read.get(key, ())) for key in ("checkpoint_says", "reaches", "rank_ports")}
     return EngineFacts(**{**read, **lists})
 
 

@@ -158,7 +158,7 @@ def _gpus_of_one(recipe: Recipe) -> int:
     """Over how many GPUs one copy of the weights is split; with expert parallelism nearly all of them are over all."""
     engine = recipe.engine
     if engine.expert_parallel and engine.expert_parallel > 1:
-        return recipe.hardware.count
+        return recipe.gpus
     return engine.tensor_parallel * (engine.pipeline_parallel or 1)
 
 

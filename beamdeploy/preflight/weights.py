@@ -50,6 +50,6 @@ def _folder(spec: Spec, path: str, field: str, role: str, quantization: str | No
         method=speculative.method if speculative else None,
         engine=recipe.engine.name,
         max_model_len=recipe.engine.max_model_len,
-        gpus=recipe.hardware.count,
+        gpus=recipe.gpus,
         chat_template="chat-template" in recipe.engine.args,
     )

@@ -11,6 +11,8 @@ from beamdeploy.rules.rule import Finding, Rule, Subject, whole
 
 def _needs(subject: Subject) -> Iterator[Finding]:
     for need in subject.traits.needs:
+        if need.get("on_one_node") and subject.recipe.engine.nodes > 1:
+            continue
         cause = _cause(subject, need)
         if cause is not None:
             yield from _lacking(subject, need, *cause)

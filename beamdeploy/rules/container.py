@@ -14,7 +14,8 @@ _READ_SPEED = 4e9  # bytes a second: faster than one NVMe drive
 
 
 def _shm(subject: Subject) -> Iterator[Finding]:
-    size, ranks = subject.recipe.container.shm_size, subject.recipe.engine.tensor_parallel
+    size = subject.recipe.container.shm_size
+    ranks = min(subject.recipe.engine.tensor_parallel, subject.recipe.hardware.count)
     if ranks == 1:
         return
     if size is None:

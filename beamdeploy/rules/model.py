@@ -101,7 +101,7 @@ def _version(subject: Subject) -> Iterator[Finding]:
 
 
 def _memory(subject: Subject) -> Iterator[Finding]:
-    variant, family, count = subject.variant, subject.family, subject.recipe.hardware.count
+    variant, family, count = subject.variant, subject.family, subject.recipe.gpus
     if variant is None or family is None:
         return
     share = subject.recipe.engine.gpu_memory_utilization or 1.0

@@ -10,12 +10,15 @@ from beamdeploy.rules.rule import Finding, Rule, Subject
 
 def _gpus(subject: Subject) -> Iterator[Finding]:
     sizes = {path: subject.setting(path) or 1 for path in subject.traits.gpus}
-    used, count = prod(sizes.values()), subject.recipe.hardware.count
+    used, count, nodes = prod(sizes.values()), subject.recipe.gpus, subject.recipe.engine.nodes
     if not sizes or used == count:
         return
     said = " × ".join(f"{path}: {size}" for path, size in sizes.items() if size > 1 or path == subject.traits.gpus[0])
-    what = f"{said} takes {used} GPU{'s' * (used != 1)}, hardware.count is {count}"
+    there = f"hardware.count is {subject.recipe.hardware.count}" + (f" on each of {nodes} nodes" if nodes > 1 else "")
+    what = f"{said} takes {used} GPU{'s' * (used != 1)}, {there}"
     remedy = f"Make both one number: hardware.count: {used}, or sizes whose product is {count}."
+    if nodes > 1:
+        remedy = f"Use sizes whose product is {count}, another hardware.count, or another engine.nodes."
     yield Finding("engine.tensor_parallel", what, remedy)
 
 
@@ -47,9 +50,7 @@ def heads_finding(whose: str, heads: int, kv_heads: int, size: int, gpus: int) -
 def _heads(subject: Subject) -> Iterator[Finding]:
     model, recipe = subject.model, subject.recipe
     if model is not None:
-        found = heads_finding(
-            model.name, model.heads, model.kv_heads, recipe.engine.tensor_parallel, recipe.hardware.count
-        )
+        found = heads_finding(model.name, model.heads, model.kv_heads, recipe.engine.tensor_parallel, recipe.gpus)
         yield from [found] if found else []
 
 
@@ -58,7 +59,7 @@ def _drafter_heads(subject: Subject) -> Iterator[Finding]:
     size, whose = recipe.engine.tensor_parallel, "the drafter"
     if drafter is None:
         return
-    found = heads_finding(f"{whose} {drafter.name}", drafter.heads, drafter.kv_heads, size, recipe.hardware.count)
+    found = heads_finding(f"{whose} {drafter.name}", drafter.heads, drafter.kv_heads, size, recipe.gpus)
     if found is None and drafter.kv_heads % size and recipe.engine.name == "vllm":
         what = f"{drafter.kv_heads} KV heads of {whose} are not repeated by vLLM for engine.tensor_parallel: {size}"
         found = Finding("engine.tensor_parallel", what, "Use at most as many as there are KV heads.")
@@ -67,14 +68,14 @@ def _drafter_heads(subject: Subject) -> Iterator[Finding]:
 
 def _experts(subject: Subject) -> Iterator[Finding]:
     size = subject.recipe.engine.expert_parallel
-    gpus = subject.recipe.hardware.count
+    gpus = subject.recipe.gpus
     if size is None:
         return
     if size > gpus:
-        what = f"engine.expert_parallel: {size} is more than hardware.count: {gpus}"
+        what = f"engine.expert_parallel: {size} is more than {_there(subject)}"
         yield Finding("engine.expert_parallel", what, f"Use at most {gpus}.")
     elif gpus % size:
-        what = f"engine.expert_parallel: {size} does not divide hardware.count: {gpus}"
+        what = f"engine.expert_parallel: {size} does not divide {_there(subject)}"
         yield Finding("engine.expert_parallel", what, "Use a size that divides the number of GPUs.")
     elif subject.model is not None and subject.model.experts % size:
         what = f"{subject.model.experts} experts of {subject.model.name} cannot be split over {size} GPUs"
@@ -82,6 +83,11 @@ def _experts(subject: Subject) -> Iterator[Finding]:
     elif 1 < size < gpus and subject.recipe.engine.name == "tokenspeed":
         what = f"engine.expert_parallel: {size} of {gpus} GPUs would split experts both whole and in parts"
         yield Finding("engine.expert_parallel", what, f"TokenSpeed takes 1 or {gpus}.", "warning")
+
+
+def _there(subject: Subject) -> str:
+    nodes, count = subject.recipe.engine.nodes, subject.recipe.hardware.count
+    return f"hardware.count: {count}" if nodes == 1 else f"the {subject.recipe.gpus} GPUs of {nodes} nodes"
 
 
 def _sequences(subject: Subject) -> Iterator[Finding]:

@@ -1,0 +1,168 @@
+"""Several nodes for one model: who is which rank, and the words that each engine gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from beamdeploy import schema
+from beamdeploy.deploy import specs_of
+from beamdeploy.documents import Document
+from beamdeploy.errors import InputError
+from beamdeploy.inventory import Host
+from beamdeploy.label import Deployed, read_labels, without_labels
+from beamdeploy.recipe import Recipe, build
+from beamdeploy.render import Spec, render_again
+from beamdeploy.rules import recipe_problems
+
+ROOT = Path(__file__).parents[1]
+RECIPES = {
+    engine: yaml.safe_load((ROOT / "recipes" / f"beam-nvfp4-{engine}.yaml").read_text("utf-8"))
+    for engine in ("tokenspeed-4xb300", "vllm-4xb200", "sglang-4xb300")
+}
+TWO = {"engine": {"nodes": 2, "tensor_parallel": 8}, "container": {"network": "host"}}
+HOSTS = tuple(
+    Host(f"gpu-{letter}", address=f"10.0.0.{number}", model_dir="/srv/models", rank_interface="bond0")
+    for number, letter in enumerate("abcd", start=1)
+)
+
+
+def data(engine: str, *changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The shipped recipe of an engine on two nodes, with changes to its sections; None removes."""
+    found: dict[str, Any] = deepcopy(next(recipe for name, recipe in RECIPES.items() if name.startswith(engine)))
+    for change in (TWO, *changes):
+        for section, said in change.items():
+            found[section] = {k: v for k, v in {**found.get(section, {}), **said}.items() if v is not None}
+    return found
+
+
+def recipe(engine: str, *changes: Mapping[str, Any]) -> Recipe:
+    return build(schema.defaults(Document("-", data(engine, *changes), {}, {}, "").data, "recipe"))
+
+
+def specs(engine: str, *changes: Mapping[str, Any], hosts: tuple[Host, ...] = HOSTS[:2]) -> tuple[Spec, ...]:
+    return specs_of(recipe(engine, *changes), hosts, None, None)
+
+
+def words(spec: Spec) -> tuple[str, ...]:
+    return without_labels(spec.words)
+
+
+def told(engine: str, *changes: Mapping[str, Any]) -> list[str]:
+    """The rules of all that is more than a note."""
+    problems = recipe_problems(Document("-", data(engine, *changes), {}, {}, ""))
+    return [problem.rule for problem in problems if problem.level != "info"]
+
+
+def between(found: tuple[str, ...], first: str, last: str) -> list[str]:
+    return list(found[found.index(first) : found.index(last)])
+
+
+@pytest.mark.parametrize(("engine", "port"), [("tokenspeed", 23456), ("sglang", 20000)])
+def test_each_rank_is_told_its_number_and_where_the_head_is(engine: str, port: int) -> None:
+    for number, spec in enumerate(specs(engine)):
+        assert between(words(spec), "--nnodes", "--dtype") == [
+            "--nnodes", "2", "--node-rank", str(number), "--dist-init-addr", f"10.0.0.1:{port}",
+        ]  # fmt: skip
+
+
+def test_followers_of_vllm_have_no_front() -> None:
+    head, follower = map(words, specs("vllm"))
+    common = ["--nnodes", "2", "--node-rank", "0", "--master-addr", "10.0.0.1", "--master-port", "29501"]
+    assert between(head, "--nnodes", "--dtype") == common
+    assert between(follower, "--nnodes", "--dtype") == [*common[:3], "1", *common[4:], "--headless"]
+
+
+def test_replicas_of_vllm_are_counted_by_node() -> None:
+    head, follower = map(words, specs("vllm", {"engine": {"tensor_parallel": 2, "data_parallel": 4}}))
+    common = [
+        "--data-parallel-size-local",
+        "2",
+        "--data-parallel-address",
+        "10.0.0.1",
+        "--data-parallel-rpc-port",
+        "29501",
+    ]
+    assert between(head, "--data-parallel-size-local", "--dtype") == common
+    start = ["--data-parallel-start-rank", "2", "--headless"]
+    assert between(follower, "--data-parallel-size-local", "--dtype") == [*common, *start]
+    assert "--nnodes" not in head
+
+
+@pytest.mark.parametrize("engine", ["tokenspeed", "vllm", "sglang"])
+def test_the_host_network_is_bound_to_what_is_named(engine: str) -> None:
+    hosts = (HOSTS[0], replace(HOSTS[1], rank_interface="ib0", rank_address="192.168.7.2"))
+    found = [words(spec) for spec in specs(engine, hosts=hosts)]
+    for each, interface in zip(found, ("bond0", "ib0"), strict=True):
+        assert each[each.index("--network") + 1] == "host" and "-p" not in each
+        assert between(each, "--host", "--served-model-name") == ["--host", "127.0.0.1", "--port", "8000"]
+        assert f"NCCL_SOCKET_IFNAME={interface}" in each and f"GLOO_SOCKET_IFNAME={interface}" in each
+    assert ("VLLM_HOST_IP=192.168.7.2" in found[1]) == (engine == "vllm")
+
+
+def test_what_the_recipe_says_of_an_interface_comes_first() -> None:
+    found = words(specs("vllm", {"container": {"env": {"NCCL_SOCKET_IFNAME": "eth7"}}})[0])
+    assert [word for word in found if "NCCL_SOCKET_IFNAME" in word] == ["NCCL_SOCKET_IFNAME=eth7"]
+
+
+def test_one_node_is_as_it_was() -> None:
+    found = words(specs("vllm", {"engine": {"nodes": 1, "tensor_parallel": 4}, "container": {"network": None}})[0])
+    assert "--network" not in found and "--nnodes" not in found and "0.0.0.0" in found
+
+
+def test_twice_as_many_hosts_are_two_deployments_in_order() -> None:
+    found = specs("tokenspeed", hosts=HOSTS)
+    assert [(spec.rank.number, spec.rank.hosts, spec.rank.head) for spec in found if spec.rank] == [
+        (0, ("gpu-a", "gpu-b"), "10.0.0.1"),
+        (1, ("gpu-a", "gpu-b"), "10.0.0.1"),
+        (0, ("gpu-c", "gpu-d"), "10.0.0.3"),
+        (1, ("gpu-c", "gpu-d"), "10.0.0.3"),
+    ]
+    assert [spec.answers for spec in found] == [True, False, True, False]
+    assert found[0].rank_ports == (23456, 23457, 23459, 23460, 23461, 23462) and found[1].rank_ports == ()
+
+
+def test_a_host_that_is_left_over_or_not_described_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        specs("vllm", hosts=(*HOSTS[:2], Host("gpu-z", address="gpu-z.example.org", model_dir="/srv")))
+    assert [problem.rule for problem in caught.value.problems] == ["BD055", "BD056", "BD056"]
+
+
+def test_a_label_is_enough_to_make_a_rank_again() -> None:
+    for spec in specs("sglang"):
+        pairs = [
+            word.split("=", 1) for before, word in zip(spec.words, spec.words[1:], strict=False) if before == "--label"
+        ]
+        deployed = read_labels({name: value for name, value in pairs})
+        assert isinstance(deployed, Deployed)
+        again = render_again(deployed, Host(spec.host.name))
+        assert (again.words, again.rank) == (spec.words, spec.rank)
+
+
+@pytest.mark.parametrize(
+    ("engine", "change", "rules"),
+    [
+        ("tokenspeed", {}, []),
+        ("vllm", {}, []),
+        ("sglang", {}, []),
+        ("vllm", {"engine": {"tensor_parallel": 2, "data_parallel": 4}}, ["BD407"]),
+        ("vllm", {"engine": {"tensor_parallel": 8, "data_parallel": 2}}, ["BD340", "BD392", "BD407"]),
+        ("vllm", {"engine": {"tensor_parallel": 4, "pipeline_parallel": 2}}, []),
+        ("sglang", {"engine": {"tensor_parallel": 4, "data_parallel": 2}}, ["BD392"]),
+        ("tokenspeed", {"engine": {"tensor_parallel": 4}}, ["BD340"]),
+        ("tokenspeed", {"engine": {"tensor_parallel": 4, "pipeline_parallel": 2}}, ["BD375"]),
+        ("tokenspeed", {"engine": {"tensor_parallel": 4, "data_parallel": 2}}, []),
+        ("tokenspeed", {"engine": {"args": {"nnodes": 2}}}, ["BD312"]),
+        ("vllm", {"engine": {"args": {"master-port": 1234}}}, ["BD312"]),
+        ("vllm", {"container": {"network": None}}, ["BD390"]),
+        ("vllm", {"engine": {"nodes": 1, "tensor_parallel": 4}}, ["BD390"]),
+    ],
+)
+def test_what_cannot_be_spread_over_nodes_is_refused(engine: str, change: Mapping[str, Any], rules: list[str]) -> None:
+    assert sorted(told(engine, change)) == rules
