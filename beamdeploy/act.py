@@ -3,248 +3,48 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from beamdeploy import secrets as secret_files
 from beamdeploy.daemon import wait_for_docker
 from beamdeploy.diagnose import docker_failure
-from beamdeploy.errors import BLOCKED, FAILED, UNREACHABLE, HostError, Problem
+from beamdeploy.errors import FAILED, UNREACHABLE, HostError
 from beamdeploy.gpu_memory import wait_for_gpus
-from beamdeploy.hooks import run_hook
-from beamdeploy.inventory import Host
-from beamdeploy.label import DIGEST, NAME, read_labels
-from beamdeploy.plan import Plan, Step
+from beamdeploy.label import NAME, read_labels
+from beamdeploy.plan import Plan
 from beamdeploy.preflight import KEPT
-from beamdeploy.probe import ask as ask_image
-from beamdeploy.ready import Proof, Say, log_tail, settle
-from beamdeploy.remote import Result, Session
+from beamdeploy.ready import Say, log_tail, settle
+from beamdeploy.remote import Session
 from beamdeploy.render import Spec, render_again
-from beamdeploy.smoke import Outcome
-from beamdeploy.smoke.after import prove
-
-_REMOVED_WITHIN = 60
-_KILLED = 137
-
-
-@dataclass(frozen=True)
-class Manner:
-    """How a plan is carried out. `secrets`: the lines of the env file that come from the controller.
-
-    `keep_failed`: a new server that failed is left on the host, stopped, for a look. `gpus_free_within`: seconds.
-    """
-
-    secrets: str = field(default="", repr=False)
-    keep_failed: bool = False
-    gpus_free_within: float = 120
-
-
-USUALLY = Manner()
-
-
-@dataclass(frozen=True)
-class Acted:
-    """How far a plan got. `container`: the id that serves or loads now; `warnings`: worth a word, and no failure.
-
-    `took`: kind of step → seconds.
-    """
-
-    container: str | None = None
-    proof: Proof | None = None
-    checks: tuple[Outcome, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-    old_stopped: bool = False
-    took: Mapping[str, float] = field(default_factory=dict)
-    manner: Manner = USUALLY
+from beamdeploy.steps import USUALLY, Acted, Manner, carried, is_there
 
 
 def act(session: Session, spec: Spec, plan: Plan, say: Say, manner: Manner = USUALLY) -> Acted:
     """Do the plan's steps in order. HostError: one failed; what served before was restored as the error says."""
     done = Acted(manner=manner)
     for step in plan.steps:
-        say(step.kind, step.reason)
-        began = time.monotonic()
         try:
-            done = _DO[step.kind](session, spec, step, done, say)
-            done = replace(done, took={**done.took, step.kind: round(time.monotonic() - began, 1)})
+            done = carried(session, spec, step, done, say)
         except HostError as error:
-            raise _after_failure(session, spec, plan, done, error, say) from error
+            raise after_failure(session, spec, plan, done, error, say) from error
     return done
 
 
-def _pull(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    result = session.follow(step.words, lambda line: say("pull", line), timeout=step.timeout)
-    if not result.ok and not _image_arrived(session, spec):
-        raise _failure(spec.host, step, result)
-    return done
-
-
-def _image_arrived(session: Session, spec: Spec) -> bool:
-    """A lost status says nothing about the pull: look."""
-    found = session.run((*spec.host.docker_words, "images", "--quiet", "--no-trunc", spec.image.word), timeout=60)
-    return found.ok and bool(found.out.strip())
-
-
-def _probe(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    probed = ask_image(session, spec, step.words)
-    if probed.refused:
-        first = probed.refused[0]
-        others = "".join(f"\n{each.what} {each.remedy}" for each in probed.refused[1:])
-        raise HostError(replace(first, what=first.what + others, where=f"{spec.host.name}: probe"), exit=BLOCKED)
-    placed = tuple(problem.at(f"{spec.host.name}: probe") for problem in probed.problems)
-    return replace(done, warnings=(*done.warnings, *placed))
-
-
-def _stop(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    run_hook(spec.host, "before_stop", facts_of(spec, step.container))
-    return replace(done, old_stopped=True, warnings=(*done.warnings, *stop(session, spec.host, step)))
-
-
-def facts_of(spec: Spec, container: str | None) -> Mapping[str, object]:
-    """What a hook is told."""
-    published = spec.recipe.container
-    return {
-        "host": spec.host.name,
-        "name": spec.recipe.name,
-        "model": spec.recipe.model.served_name,
-        "address": spec.host.address or spec.host.name,
-        "endpoint": f"{published.address}:{published.port}",
-        "digest": spec.digest,
-        "image": spec.image.word,
-        "container": container or "",
-    }
-
-
-def stop(session: Session, host: Host, step: Step) -> tuple[Problem, ...]:
-    """Stop with grace; a warning if it had to be killed. HostError: it could not be stopped."""
-    result = session.run(step.words, timeout=step.timeout)
-    if not result.ok and is_there(session, host, f"id={step.container}"):
-        raise _failure(host, step, result)
-    code = ("inspect", "--format", "{{.State.ExitCode}}", str(step.container))
-    if session.run((*host.docker_words, *code), timeout=60).out.strip() != str(_KILLED):
-        return ()
-    what = f"the server did not end within {step.timeout - 60} s and was killed"
-    remedy = "Raise container.stop_timeout if requests were cut off."
-    return (Problem(what, remedy, f"{host.name}: stop", level="warning"),)
-
-
-def _set_aside(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    _checked(session, spec.host, step)
-    return done
-
-
-def _remove(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    remove(session, spec.host, step)
-    return done
-
-
-def remove(session: Session, host: Host, step: Step) -> None:
-    """Remove a container; one that removes itself is as good. HostError: it is still there."""
-    result = session.run(step.words, timeout=step.timeout)
-    until = time.monotonic() + _REMOVED_WITHIN
-    while not result.ok and is_there(session, host, f"id={step.container}"):
-        # "removal … is already in progress": a container of `docker run --rm` removes itself when it is stopped
-        if "already in progress" not in result.err or time.monotonic() > until:
-            raise _failure(host, step, result)
-        time.sleep(0.2)
-
-
-def _run(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    result = session.run(step.words, timeout=step.timeout)
-    ours = f"label={DIGEST}={spec.digest}"
-    if result.ok:
-        return _made(session, spec, done, is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$"))
-    husk = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$", "status=created")
-    if husk:
-        session.run((*spec.host.docker_words, "rm", husk), timeout=60)
-    if result.exit is None and not husk:
-        found = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$")
-        if found:
-            return _made(session, spec, done, found)
-    raise _failure(spec.host, step, result)
-
-
-def _made(session: Session, spec: Spec, done: Acted, container: str | None) -> Acted:
-    if container is not None and spec.recipe.container.secrets:
-        secret_files.used(session, spec.recipe.name, container)
-    return replace(done, container=container)
-
-
-def _write_secrets(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    secret_files.write(session, spec.recipe, done.manner.secrets)
-    return done
-
-
-def _start(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    _checked(session, spec.host, step)
-    return replace(done, container=step.container)
-
-
-def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    container = done.container or step.container
-    if container is None:
-        what = "the container that was just started is gone"
-        raise HostError(Problem(what, "Another run may have removed it: apply again.", f"{spec.host.name}: settle"))
-    proof = settle(session, spec, container, say)
-    return replace(done, container=container, proof=proof, checks=prove(session, spec.recipe, say))
-
-
-def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
-    return done
-
-
-_DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
-    "pull": _pull,
-    "write secrets": _write_secrets,
-    "probe": _probe,
-    "stop": _stop,
-    "set aside": _set_aside,
-    "remove": _remove,
-    "wait for GPUs": _wait_for_gpus,
-    "run": _run,
-    "start": _start,
-    "settle": _settle,
-}
-
-
-def _checked(session: Session, host: Host, step: Step) -> Result:
-    result = session.run(step.words, timeout=step.timeout)
-    if not result.ok:
-        raise _failure(host, step, result)
-    return result
-
-
-def _failure(host: Host, step: Step, result: Result) -> HostError:
-    return HostError(docker_failure(result, f"{host.name}: {step.kind}"))
-
-
-def is_there(session: Session, host: Host, *filters: str) -> str | None:
-    """The id of the first container that passes the filters; None: there is none."""
-    asked = tuple(word for each in filters for word in ("--filter", each))
-    result = session.run((*host.docker_words, "ps", "--all", "--quiet", "--no-trunc", *asked), timeout=60)
-    if not result.ok:
-        raise HostError(docker_failure(result, f"{host.name}: look again"))
-    return next(iter(result.out.split()), None)
-
-
-def _after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error: HostError, say: Say) -> HostError:
+def after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error: HostError, say: Say) -> HostError:
     """Bring the old server back if it was taken down; say what the state of the host is now."""
     if error.exit == UNREACHABLE:
-        return _with(error, "What was begun may go on there: beamdeploy status says what runs, apply completes it.")
+        return told_too(error, "What was begun may go on there: beamdeploy status says what runs, apply completes it.")
     if plan.fallback is None:
-        return _with(error, _left_as_it_is(done))
+        return told_too(error, _left_as_it_is(done))
     try:
         wait_for_docker(session, spec.host, say)
-        if not _touched(plan, done, session, spec):
+        if not touched(plan, done, session, spec):
             still = "still runs" if plan.interrupts else "is as it was, stopped"
-            return _with(error, f"The server that ran before was not touched and {still}.")
-        return _with(error, _restore(session, spec, plan.fallback, done, say))
+            return told_too(error, f"The server that ran before was not touched and {still}.")
+        return told_too(error, _restore(session, spec, plan.fallback, done, say))
     except HostError as second:
         lines = "; ".join(problem.what for problem in second.problems)
         by_hand = f"docker start {plan.fallback[:12]}"
-        return _with(error, f"Bringing the old server back failed too ({lines}). By hand on the host: {by_hand}")
+        return told_too(error, f"Bringing the old server back failed too ({lines}). By hand on the host: {by_hand}")
 
 
 def _left_as_it_is(done: Acted) -> str:
@@ -253,7 +53,7 @@ def _left_as_it_is(done: Acted) -> str:
     return "Nothing served here before; the container is left for a look: beamdeploy logs."
 
 
-def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
+def touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
     """Whether the fallback was stopped (a stop whose status was lost counts: look), or lost its name."""
     state = ("status=running",) if plan.interrupts else ()
     left = is_there(session, spec.host, f"id={plan.fallback}", f"name=^/{spec.recipe.name}$", *state)
@@ -261,20 +61,41 @@ def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
 
 
 def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
-    """Remove the failed one (its log is in the error), give the old one its name back, start it, and see it serve."""
+    """Clear the failed one away, start the old one, and see it serve."""
+    tail = cleared(session, spec, fallback, done, say)
+    start_again(session, spec, fallback)
+    return f"{serves_again(session, spec, fallback, say)}{last_lines(tail, done)}"
+
+
+def cleared(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
+    """Remove the failed one and give the old one its name back; the failed one's last lines."""
     say("restore", "the server that ran before")
-    docker = spec.host.docker_words
     failed = is_there(session, spec.host, f"name=^/{spec.recipe.name}$")
     tail = ""
     if failed is not None and failed != fallback:
         tail = log_tail(session, spec, failed).rstrip()
         _put_away(session, spec, failed, keep=done.manner.keep_failed)
     if failed != fallback:
-        _must(session, spec, (*docker, "rename", fallback, spec.recipe.name))
+        _must(session, spec, (*spec.host.docker_words, "rename", fallback, spec.recipe.name))
     wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
-    _must(session, spec, (*docker, "start", fallback))
-    shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
-    return f"{_serves_again(session, spec, fallback, say)}{shown}"
+    return tail
+
+
+def start_again(session: Session, spec: Spec, container: str) -> None:
+    """Start what was stopped. HostError: docker does not."""
+    _must(session, spec, (*spec.host.docker_words, "start", container))
+
+
+def end(session: Session, spec: Spec, seconds: int) -> None:
+    """Stop whatever runs under the deployment's name."""
+    running = is_there(session, spec.host, f"name=^/{spec.recipe.name}$", "status=running")
+    if running is not None:
+        _must(session, spec, (*spec.host.docker_words, "stop", "-t", str(seconds), running), seconds + 60)
+
+
+def last_lines(tail: str, done: Acted) -> str:
+    """The end of the failed server's log, where it came so far."""
+    return f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
 
 
 def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
@@ -291,7 +112,7 @@ def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
     _must(session, spec, (*docker, "rename", failed, name))
 
 
-def _serves_again(session: Session, spec: Spec, fallback: str, say: Say) -> str:
+def serves_again(session: Session, spec: Spec, fallback: str, say: Say) -> str:
     """What became of the old server, by its own spec out of its label."""
     words = (*spec.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", fallback)
     deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
@@ -305,12 +126,13 @@ def _serves_again(session: Session, spec: Spec, fallback: str, say: Say) -> str:
     return f"The server that ran before was started again and answers ({proof.seconds:.1f} s)."
 
 
-def _must(session: Session, spec: Spec, words: tuple[str, ...]) -> None:
-    result = session.run(words, timeout=120)
+def _must(session: Session, spec: Spec, words: tuple[str, ...], timeout: int = 120) -> None:
+    result = session.run(words, timeout=timeout)
     if not result.ok:
         raise HostError(docker_failure(result, f"{spec.host.name}: restore"))
 
 
-def _with(error: HostError, sentence: str) -> HostError:
+def told_too(error: HostError, sentence: str) -> HostError:
+    """The error, and what became of the host."""
     problem = error.problems[0]
     return HostError(replace(problem, remedy=f"{problem.remedy} {sentence}".strip()), exit=error.exit or FAILED)

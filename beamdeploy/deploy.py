@@ -23,7 +23,7 @@ from beamdeploy.run import Run, SayHost
 from beamdeploy.survey import Options, Planned, Seen, look_at_all, only_look_at_all
 
 if TYPE_CHECKING:
-    from beamdeploy.act import Acted
+    from beamdeploy.steps import Acted
 
 Confirm = Callable[[tuple[HostReport, ...]], bool]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from beamdeploy import errors, recap
-from beamdeploy.act import Acted, Manner, act, facts_of
+from beamdeploy.act import act
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.hooks import run_hook
 from beamdeploy.hostlock import locked
@@ -20,6 +20,7 @@ from beamdeploy.render import Spec
 from beamdeploy.run import Run, now, started_by, to_look
 from beamdeploy.smoke import summary
 from beamdeploy.startup import decisions
+from beamdeploy.steps import Acted, Manner, facts_of
 from beamdeploy.survey import Options, Planned, looked
 from beamdeploy.survey import facts_of as look_again
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from beamdeploy import errors
-from beamdeploy.act import is_there
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.fleet import each
 from beamdeploy.inventory import Host
@@ -13,6 +12,7 @@ from beamdeploy.label import NAME
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.remote import Session, open_session
 from beamdeploy.run import told
+from beamdeploy.steps import is_there
 
 _LONGEST = 30 * 24 * 3600
 """Seconds that a log may be followed."""

@@ -55,6 +55,8 @@ class Plan:
     edits: tuple[Change, ...] = ()
     costs: Mapping[str, str] = field(default_factory=dict)
     before: tuple[str, ...] = ()
+    current: Container | None = field(default=None, compare=False, repr=False)
+    """The container that was looked at."""
 
     @property
     def writes(self) -> bool:
@@ -90,6 +92,7 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
         edits=edits(current, facts),
         costs=costs,
         before=_words_of(current) if steps else (),
+        current=current,
     )
 
 
@@ -116,7 +119,9 @@ def plan_destroy(host: Host, name: str, facts: Facts, stop_timeout: int) -> Plan
 
 
 def is_ready(spec: Spec, facts: Facts) -> bool:
-    """Whether the look was told that the engine is ready and serves the recipe's model."""
+    """Whether the look was told that the engine is ready and serves the recipe's model; a follower is not asked."""
+    if not spec.answers:
+        return True
     ready, models = facts.answers.get(spec.engine.ready), facts.answers.get("/v1/models")
     return (
         ready is not None

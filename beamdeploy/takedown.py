@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from beamdeploy import errors
-from beamdeploy.act import is_there, remove, stop
 from beamdeploy.engines import engine_facts, names
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.fleet import AS_USUAL, Forks, each
@@ -25,6 +24,7 @@ from beamdeploy.record import Entry, append
 from beamdeploy.remote import Session
 from beamdeploy.run import Run, SayHost, now, started_by, told
 from beamdeploy.secrets import forget
+from beamdeploy.steps import is_there, remove, stop
 
 _GRACE = 70
 """Seconds for a container whose label does not say: the longest worst case of the known engines."""

@@ -41,7 +41,7 @@ ORDER = (
     ("secrets", "hooks"),
     ("smoke",),
     ("gpu_memory",),
-    ("act", "daemon", "ready", "diagnose", "startup", "health", "watch"),
+    ("act", "daemon", "ready", "diagnose", "startup", "health", "watch", "steps"),
     ("fleet", "run", "hostlock"),
     ("record", "recap"),
     ("survey",),
