@@ -13,6 +13,7 @@ from beamdeploy.engines import facts_of
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.fleet import each, waves
 from beamdeploy.inventory import Host
+from beamdeploy.joined import deployments
 from beamdeploy.lock import Lock
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import without
@@ -20,7 +21,7 @@ from beamdeploy.ranks import placed
 from beamdeploy.recipe import Recipe
 from beamdeploy.render import Spec, render
 from beamdeploy.run import Run, SayHost
-from beamdeploy.survey import Options, Planned, Seen, look_at_all, only_look_at_all
+from beamdeploy.survey import Options, Planned, Seen, look_at_all, only_look_at_all, together
 
 if TYPE_CHECKING:
     from beamdeploy.steps import Acted
@@ -55,7 +56,7 @@ def plan(specs: tuple[Spec, ...], options: Options, say: SayHost) -> Report:
     Exit CHANGES_PENDING is the caller's to ask for: see `pending`.
     """
     with ExitStack() as stack:
-        looked = only_look_at_all(specs, options, Run(stack, say, options.forks))
+        looked = together(only_look_at_all(specs, options, Run(stack, say, options.forks)), specs)
         reports = tuple(_planned(name, found, options) for name, found in looked.items())
     return recap.shared(Report("Plan", errors.worst(report.exit for report in reports), reports))
 
@@ -86,7 +87,7 @@ def apply(specs: tuple[Spec, ...], options: Options, say: SayHost, confirm: Conf
     """Bring the hosts to their specs. `confirm` sees the plans before anything changes and may refuse."""
     with ExitStack() as stack:
         run = Run(stack, say, options.forks)
-        looked = look_at_all(specs, options, run)
+        looked = together(look_at_all(specs, options, run), specs)
         reports = {name: _planned(name, found, options) for name, found in looked.items()}
         able = _able(looked)
         blocked = any(report.outcome == "blocked" for report in reports.values())
@@ -140,27 +141,47 @@ def _left(able: Iterable[str], reports: Mapping[str, HostReport], why: str) -> d
 def _act_in_waves(
     able: Mapping[str, Planned], reports: Mapping[str, HostReport], options: Options, run: Run
 ) -> dict[str, HostReport]:
-    """The reports of all waves; those after too many failures, or after Ctrl-C, are not attempted."""
+    """The reports of all waves; those after too many failures, or after Ctrl-C, are not attempted.
+
+    Hosts that serve together are one in a wave.
+    """
     ended: dict[str, HostReport] = {}
-    for wave in waves(tuple(able), options.serial, canary=options.canary):
-        failures = sum(report.exit != errors.DONE for report in ended.values())
+    sets = {hosts[0]: hosts for hosts in _sets(able)}
+    for wave in waves(tuple(sets), options.serial, canary=options.canary):
+        failures = sum(any(ended[host].exit != errors.DONE for host in sets[name]) for name in sets if name in ended)
         interrupted = any(report.exit == errors.INTERRUPTED for report in ended.values())
+        hosts = tuple(host for name in wave for host in sets[name])
         if failures > options.max_fail or interrupted:
-            ended |= _left(wave, reports, "an earlier wave failed")
+            ended |= _left(hosts, reports, "an earlier wave failed")
         else:
-            ended |= _act_on_all({name: able[name] for name in wave}, options, run)
+            ended |= _act_on_all({name: sets[name] for name in wave}, able, options, run)
     return ended
 
 
-def _act_on_all(wave: Mapping[str, Planned], options: Options, run: Run) -> dict[str, HostReport]:
+def _sets(able: Mapping[str, Planned]) -> Iterable[tuple[str, ...]]:
+    """The hosts that have something to do, those of one deployment together."""
+    specs = [planned.spec for planned in able.values()]
+    return (tuple(host for host in hosts if host in able) for hosts in deployments(specs))
+
+
+def _act_on_all(
+    wave: Mapping[str, tuple[str, ...]], able: Mapping[str, Planned], options: Options, run: Run
+) -> dict[str, HostReport]:
     # Imported when something is to be done: what starts, follows and asks a server costs half of a no-op's time.
     from beamdeploy.execute import execute, report
+    from beamdeploy.together import execute_together
 
-    def work(name: str) -> Acted:
-        return execute(wave[name], options, run)
+    def work(name: str) -> Mapping[str, Acted | HostError]:
+        if able[name].spec.rank is None:
+            return {name: execute(able[name], options, run)}
+        return execute_together({host: able[host] for host in wave[name]}, options, run)
 
+    hosts = {host: able[host] for name in wave for host in wave[name]}
     try:
         results = each(wave, work, at_once=options.forks.hosts)
     except KeyboardInterrupt:
-        return {name: recap.interrupted(planned.plan, run.phases.get(name, "")) for name, planned in wave.items()}
-    return {name: report(wave[name], result) for name, result in results.items()}
+        return {name: recap.interrupted(planned.plan, run.phases.get(name, "")) for name, planned in hosts.items()}
+    ended: dict[str, Acted | HostError] = {}
+    for name, result in results.items():
+        ended |= {name: result} if isinstance(result, HostError) else result
+    return {host: report(planned, ended[host]) for host, planned in hosts.items()}

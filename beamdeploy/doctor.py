@@ -78,7 +78,7 @@ def examine(session: Session, host: Host, facts: Facts, deployment: Deployment, 
     inside = gpus_inside(session, docker, deployment.container, facts.gpus)
     lost = (inside.problem,) if inside.problem else ()
     finding = replace(finding, gpus=inside.gpus, exit=errors.FAILED if lost else errors.DONE, problems=lost)
-    if deployment.ready == "ready":
+    if deployment.ready in ("ready", "follows"):
         return _asked(session, recipe, finding)
     return _loading(log_text(session, docker, deployment.container, found.since), engine, finding)
 

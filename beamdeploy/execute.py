@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from beamdeploy import errors, recap
 from beamdeploy.act import act
@@ -30,7 +30,21 @@ _LOCK_OUTLIVES = 40.0
 """Seconds: a lock ends 30 s after the last heartbeat of a connection that just vanished."""
 _BY_ITSELF = ("pull", "start", "settle")
 """Steps that may turn out to be needless between the plan and the deed."""
-_DONE = {"create": "created", "replace": "replaced", "start": "started again", "settle": "ready now"}
+_DONE = {
+    "restart": "restarted with its other ranks",
+    "create": "created",
+    "replace": "replaced",
+    "start": "started again",
+    "settle": "ready now",
+}
+
+
+@dataclass(frozen=True)
+class Since:
+    """When a plan began to be carried out: as it is written down, and on this machine's clock of seconds."""
+
+    at: str = field(default_factory=now)
+    clock: float = field(default_factory=time.monotonic)
 
 
 def execute(planned: Planned, options: Options, run: Run) -> Acted:
@@ -71,10 +85,9 @@ def _carry_out(planned: Planned, options: Options, say: Callable[[str, str], Non
     spec, session = planned.spec, planned.session
     if not planned.plan.writes:
         return act(session, spec, planned.plan, say)
-    owner = f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
-    with locked(session, spec.recipe.name, owner, wait=options.lock_wait, say=say):
+    with locked(session, spec.recipe.name, owner_of(spec, options), wait=options.lock_wait, say=say):
         say("look", "again, under the lock")
-        again = _unmoved(planned.plan, plan_apply(spec, look_again(to_look(session), spec, planned.secrets)))
+        again = unmoved(planned.plan, plan_apply(spec, look_again(to_look(session), spec, planned.secrets)))
         return _recorded(replace(planned, plan=again), options, say)
 
 
@@ -90,7 +103,7 @@ def _looked_again(planned: Planned, options: Options, run: Run) -> Planned:
             if pause is None:
                 raise _gone(error) from error
         time.sleep(pause)
-    return replace(again, plan=_unmoved(planned.plan, again.plan))
+    return replace(again, plan=unmoved(planned.plan, again.plan))
 
 
 def _gone(error: HostError) -> HostError:
@@ -106,7 +119,7 @@ def _gone(error: HostError) -> HostError:
     return HostError(replace(problem, what=what, remedy=remedy), exit=errors.UNREACHABLE)
 
 
-def _unmoved(shown: Plan, again: Plan) -> Plan:
+def unmoved(shown: Plan, again: Plan) -> Plan:
     """What is left of the shown plan. HostError (BLOCKED): the host is no longer as it was.
 
     What happens by itself is no such change: a server that was loading is ready, or an image has arrived.
@@ -131,19 +144,42 @@ def _is_left_of(shown: tuple[tuple[object, ...], ...], now: tuple[tuple[object, 
     return shown[0][0] in _BY_ITSELF and _is_left_of(shown[1:], now)
 
 
+def owner_of(spec: Spec, options: Options) -> str:
+    """What the lock tells those who meet it."""
+    return f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
+
+
+def manner_of(planned: Planned, options: Options) -> Manner:
+    """How this plan is carried out."""
+    return Manner(planned.secrets, options.keep_failed)
+
+
 def _recorded(planned: Planned, options: Options, say: Callable[[str, str], None]) -> Acted:
     """Act, and write down how it ended; a record that cannot be written is a warning."""
-    began, started = now(), time.monotonic()
+    since = Since()
     try:
-        done = act(planned.session, planned.spec, planned.plan, say, Manner(planned.secrets, options.keep_failed))
-        run_hook(planned.spec.host, "after_ready", facts_of(planned.spec, done.container))
+        done = act(planned.session, planned.spec, planned.plan, say, manner_of(planned, options))
+        return finished(planned, done, options, since)
     except HostError as error:
-        append(planned.session, _entry(planned, options, began, started, error))
-        run_hook(planned.spec.host, "on_failure", {**facts_of(planned.spec, None), "error": error.problems[0].what})
-        raise
-    made = _entry(planned, options, began, started, done)
+        raise broken(planned, error, options, since) from error
+
+
+def finished(planned: Planned, done: Acted, options: Options, since: Since) -> Acted:
+    """What follows a plan that went well: its hook and its record. HostError: the hook failed."""
+    run_hook(planned.spec.host, "after_ready", facts_of(planned.spec, done.container))
+    made = _entry(planned, options, since, done)
     warning = append(planned.session, replace(made, past=_past(planned, done)))
     return replace(done, warnings=(*done.warnings, *warning))
+
+
+def broken(planned: Planned, error: HostError, options: Options, since: Since) -> HostError:
+    """The error of a plan that did not go well, when it is written down and its hook was run."""
+    append(planned.session, _entry(planned, options, since, error))
+    try:
+        run_hook(planned.spec.host, "on_failure", {**facts_of(planned.spec, None), "error": error.problems[0].what})
+    except HostError as second:
+        return second
+    return error
 
 
 def _past(planned: Planned, done: Acted) -> Past | None:
@@ -156,15 +192,15 @@ def _past(planned: Planned, done: Acted) -> Past | None:
     return past_of(container, facts, done.took) if container is not None else None
 
 
-def _entry(planned: Planned, options: Options, began: str, started: float, ended: Acted | HostError) -> Entry:
+def _entry(planned: Planned, options: Options, since: Since, ended: Acted | HostError) -> Entry:
     spec = planned.spec
     made = Entry(
-        at=began,
+        at=since.at,
         by=started_by(),
         action=options.action,
         name=spec.recipe.name,
         outcome="ready",
-        seconds=round(time.monotonic() - started, 1),
+        seconds=round(time.monotonic() - since.clock, 1),
         digest=spec.digest,
         image=spec.image.word,
         words=spec.words,
@@ -180,7 +216,7 @@ def _entry(planned: Planned, options: Options, began: str, started: float, ended
 def _done(spec: Spec, plan: Plan, result: Acted) -> str:
     said = _DONE.get(plan.outcome, recap.summary_of(plan))
     if result.proof is None:
-        return said
+        return f"{said}; {spec.rank.said} runs" if spec.rank and plan.writes else said
     published = spec.recipe.container
     where = f"http://{published.address}:{published.port}/v1"
     checked = f"; {summary(result.checks)}" if result.checks else ""

@@ -270,6 +270,14 @@ def _start(spec: Spec, current: Container) -> Step:
     return Step("start", reason, (*spec.host.docker_words, verb, current.id), current.id, cost="loading the model")
 
 
+def restart_steps(spec: Spec, current: Container) -> tuple[Step, ...]:
+    """What makes a rank meet the others anew without being made anew itself."""
+    stop = _stop(spec.host, current, _deployed_stop_timeout(spec, current), "another rank of it is made anew")
+    words = (*spec.host.docker_words, "start", current.id)
+    start = Step("start", "with the other ranks", words, current.id, cost="loading the model")
+    return (stop, _wait_for_gpus(spec), start, _settle(spec, current))
+
+
 def _settle(spec: Spec, container: Container | None = None, reason: str = "until it answers a request") -> Step:
     return Step("settle", reason, container=container.id if container else None, timeout=spec.recipe.ready.timeout)
 

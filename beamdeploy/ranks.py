@@ -58,6 +58,11 @@ def placed(
     }, ()
 
 
+def heads(recipe: Recipe, hosts: Sequence[Host]) -> tuple[Host, ...]:
+    """The hosts that answer requests."""
+    return tuple(hosts[:: recipe.engine.nodes])
+
+
 def rank_ports(engine: EngineFacts, first: int) -> tuple[int, ...]:
     """The ports that a head opens for its followers."""
     return tuple(first + port - engine.rank_ports[0] for port in engine.rank_ports)

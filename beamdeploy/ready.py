@@ -158,6 +158,11 @@ def _is_ready(session: Session, spec: Spec) -> bool:
     return _ask(session, spec, spec.engine.ready).status == 200
 
 
+def still_runs(session: Session, spec: Spec, container: str) -> None:
+    """HostError (FAILED): it has ended, with why and its last lines."""
+    _check_alive(session, spec, container, running(session, spec.host.docker_words, container))
+
+
 def _check_alive(session: Session, spec: Spec, container: str, found: Running) -> None:
     if found.restarts >= _RESTARTS_OF_A_LOOP:
         # the run of now may have said nothing yet, and has no exit code

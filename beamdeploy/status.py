@@ -20,6 +20,7 @@ from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Container, Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.preflight import KEPT, PREVIOUS, own
+from beamdeploy.ranks import rank_of
 from beamdeploy.recap import shared
 from beamdeploy.remote import Looker, Session, open_session
 from beamdeploy.remote.gates import Gates
@@ -31,7 +32,8 @@ from beamdeploy.run import to_look, told
 class Deployment:
     """One of our containers. `drifted`: None without a recipe.
 
-    `ready`: "ready", "loading", "wrong model" or "down"; with a deep look also "GPUs lost" or "no completion".
+    `ready`: "ready", "loading", "wrong model" or "down"; "follows": a rank that runs, of which only its head is asked;
+    with a deep look also "GPUs lost" or "no completion". `rank`: "rank 1 of 2", of several nodes.
     `gpus`, `seconds`: of a deep look, what the container sees and how long a small completion took.
     """
 
@@ -48,6 +50,7 @@ class Deployment:
     restarts: int = 0
     gpus: int | None = None
     seconds: float | None = None
+    rank: str = ""
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,8 @@ def _deployment(looker: Looker, container: Container, deployed: Deployed, digest
     recipe = deployed.recipe
     publish = str(recipe.get("container", {}).get("publish", ""))
     model = str(recipe.get("model", {}).get("served_name", ""))
+    rank = rank_of(deployed.settings)
+    follower = rank is not None and rank.number > 0
     return Deployment(
         name=deployed.name,
         container=container.id,
@@ -159,12 +164,19 @@ def _deployment(looker: Looker, container: Container, deployed: Deployed, digest
         since=container.started_at,
         digest=deployed.digest,
         image=container.image,
-        endpoint=f"http://{publish}/v1" if publish else "",
+        endpoint=f"http://{publish}/v1" if publish and not follower else "",
         model=model,
-        ready=_readiness(looker, container, recipe.get("engine", {}), publish, model),
+        ready=_follows(container)
+        if follower
+        else _readiness(looker, container, recipe.get("engine", {}), publish, model),
+        rank=rank.said if rank else "",
         drifted=None if digest is None else digest != deployed.digest,
         restarts=container.restart_count,
     )
+
+
+def _follows(container: Container) -> str:
+    return "follows" if container.state == "running" else "down"
 
 
 def _readiness(looker: Looker, container: Container, engine: Mapping[str, Any], publish: str, model: str) -> str:
@@ -195,8 +207,9 @@ def _report(host: str, result: Looked | HostError, name: str | None) -> HostRepo
     if not found:
         what = f"no deployment named {name}" if name else "nothing runs here"
         return HostReport(host, "nothing", errors.NOT_READY if name else errors.DONE, what, details, result.notes)
-    ready = all(each.ready == "ready" for each in found)
-    outcome = "ready" if ready else "not ready"
+    ready = all(each.ready in ("ready", "follows") for each in found)
+    follows = all(each.ready == "follows" for each in found)
+    outcome = "follows" if follows else "ready" if ready else "not ready"
     summary = "; ".join(_said(each) for each in found)
     exit_code = errors.DONE if ready else errors.NOT_READY
     return HostReport(host, outcome, exit_code, summary, details, (*result.notes, *_drift(host, found)))
@@ -207,7 +220,9 @@ def _said(each: Deployment) -> str:
     deep = f", sees {each.gpus} GPUs" if each.gpus else ""
     deep += f", completes in {each.seconds:g} s" if each.seconds is not None else ""
     since = f"{each.name} {each.digest[7:19]} {each.state} since {each.since[:19]}"
-    return f"{since}, {each.ready}{drift}{deep}, {each.endpoint}"
+    rank = f", {each.rank}" if each.rank else ""
+    where = f", {each.endpoint}" if each.endpoint else ""
+    return f"{since}{rank}, {each.ready}{drift}{deep}{where}"
 
 
 def _drift(host: str, found: tuple[Deployment, ...]) -> tuple[Problem, ...]:

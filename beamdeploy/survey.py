@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from beamdeploy import secrets
 from beamdeploy.errors import HostError
 from beamdeploy.fleet import AS_USUAL, Forks, each
+from beamdeploy.joined import deployments, joined
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
 from beamdeploy.plan import Plan, plan_apply
@@ -54,6 +57,9 @@ class Planned:
     secrets: str = field(default="", repr=False)
 
 
+T = TypeVar("T", Seen, Planned)
+
+
 def look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dict[str, Planned | HostError]:
     """Host → what was found and planned there, or why it could not be asked."""
     by_name = {spec.host.name: spec for spec in specs}
@@ -69,6 +75,25 @@ def only_look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dic
         return Seen(by_name[name], _planned(looker, by_name[name], _secrets(by_name[name]), run))
 
     return each(by_name, work, at_once=options.forks.hosts)
+
+
+def together(found: Mapping[str, T | HostError], specs: Iterable[Spec]) -> dict[str, T | HostError]:
+    """The same with the plans of hosts that serve together joined."""
+    by_name, left = {spec.host.name: spec for spec in specs}, dict(found)
+    for hosts in deployments(by_name.values()):
+        there = {
+            host: each for host in hosts if not isinstance(each := found.get(host), HostError) and each is not None
+        }
+        absent = {host: _absent(found.get(host)) for host in hosts if host not in there}
+        plans = joined(by_name, {host: each.plan for host, each in there.items()}, absent)
+        left |= {host: replace(each, plan=plans[host]) for host, each in there.items()}
+    return left
+
+
+def _absent(error: object) -> str:
+    if isinstance(error, HostError):
+        return "cannot be asked"
+    return "is not among the chosen hosts"
 
 
 def looked(spec: Spec, options: Options, run: Run) -> Planned:
@@ -105,9 +130,10 @@ def question(spec: Spec) -> Question:
         images=(spec.image.word,),
         model_dir=spec.host.model_dir,
         folders=recipe.folders,
-        ports=(port,),
+        ports=(port, *spec.rank_ports),
         docker=spec.host.docker_words,
         need_gpus=True,
         state=spec.host.state_folder,
-        http=((address, port, spec.engine.ready), (address, port, "/v1/models")),
+        http=((address, port, spec.engine.ready), (address, port, "/v1/models")) if spec.answers else (),
+        addresses=spec.rank is not None,
     )

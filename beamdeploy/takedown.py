@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import Plan, plan_destroy
+from beamdeploy.ranks import Rank, rank_of
 from beamdeploy.recap import failed, plan_data, plan_lines, shared
 from beamdeploy.record import Entry, append
 from beamdeploy.remote import Session
@@ -57,7 +58,7 @@ def destroy(
         wanted = name or _only(looked.values())
         if wanted is None:
             return _report(looked, _nothing(looked))
-        plans = {host: _plan(found, wanted) for host, found in looked.items()}
+        plans = {host: _whole(_plan(found, wanted), found, wanted, by_name) for host, found in looked.items()}
         reports = {host: _planned(host, plan) for host, plan in plans.items()}
         if any(report.outcome == "blocked" for report in reports.values()):
             return _report(looked, reports)
@@ -95,6 +96,17 @@ def _plan(found: Looked | HostError, name: str) -> Plan | HostError:
     return plan_destroy(found.host, name, found.facts, _grace(found.facts, name))
 
 
+def _whole(plan: Plan | HostError, found: Looked | HostError, name: str, chosen: Iterable[str]) -> Plan | HostError:
+    """Blocked where other ranks of it would be left over, which serve nothing."""
+    rank = _rank(found, name) if isinstance(found, Looked) else None
+    others = [host for host in rank.hosts if host not in chosen] if rank else []
+    if not others or isinstance(plan, HostError) or not plan.steps:
+        return plan
+    what = f"{name} here is {rank.said if rank else ''}; {', '.join(others)} is not among the chosen hosts"
+    problem = Problem(what, "Choose them as well with -i and -l.", plan.host)
+    return replace(plan, outcome="blocked", steps=(), problems=(problem,))
+
+
 def _grace(facts: Facts, name: str) -> int:
     deployed = next((each for each in _ours(facts) if each.name == name), None)
     recipe = deployed.recipe if deployed else {}
@@ -119,31 +131,65 @@ def _take_down(
         for host, found in looked.items()
         if isinstance(found, Looked) and isinstance(plan := plans[host], Plan)
     }
-    results = each(
-        todo, lambda host: _under_lock(*todo[host], name, run.sayer(host), lock_wait), at_once=run.forks.hosts
-    )
-    return {host: _done(host, result, todo[host][1]) for host, result in results.items()}
+    sets = {hosts[0]: hosts for hosts in _sets(todo, name)}
+
+    def work(first: str) -> dict[str, tuple[Problem, ...] | HostError]:
+        return _under_locks({host: todo[host] for host in sets[first]}, name, run, lock_wait)
+
+    results = each(sets, work, at_once=run.forks.hosts)
+    ended: dict[str, tuple[Problem, ...] | HostError] = {}
+    for first, result in results.items():
+        ended |= dict.fromkeys(sets[first], result) if isinstance(result, HostError) else result
+    return {host: _done(host, ended[host], todo[host][1]) for host in todo}
 
 
-def _under_lock(
-    found: Looked, plan: Plan, name: str, say: Callable[[str, str], None], lock_wait: float
-) -> tuple[Problem, ...]:
-    """Carry the plan out while no other run works on the deployment, and write it down."""
-    if not plan.steps:
-        return ()
+def _sets(todo: Mapping[str, tuple[Looked, Plan]], name: str) -> Iterable[tuple[str, ...]]:
+    """The hosts of each deployment, by rank."""
+    found = {host: _rank(looked, name) for host, (looked, _) in todo.items()}
+    sets = (tuple(each for each in (rank.hosts if rank else (host,)) if each in todo) for host, rank in found.items())
+    return tuple(dict.fromkeys(sets))
+
+
+def _rank(found: Looked, name: str) -> Rank | None:
+    deployed = next((each for each in _ours(found.facts) if each.name == name), None)
+    return rank_of(deployed.settings) if deployed else None
+
+
+def _under_locks(
+    found: Mapping[str, tuple[Looked, Plan]], name: str, run: Run, lock_wait: float
+) -> dict[str, tuple[Problem, ...] | HostError]:
+    """Take down one deployment while no other run works on it, its head first: followers may wait for its word.
+
+    HostError: a lock is not to be had, or a host has changed; nothing was done.
+    """
+    busy = {host: pair for host, pair in found.items() if pair[1].steps}
     began, started = now(), time.monotonic()
     owner = f"{started_by()} since {began}: destroy {name}"
-    with locked(found.session, name, owner, wait=lock_wait, say=say):
-        again = _plan(replace(found, facts=_facts(found.session, found.host, name)), name)
-        if again != plan:
-            what = "the host has changed since the plan was made"
-            problem = Problem(what, "Nothing was done here: destroy again.", f"{found.host.name}: plan")
-            raise HostError(problem, exit=errors.BLOCKED)
-        warnings = _carry_out(found, plan, name, say)
-        forget(found.session, name)
+
+    def work(host: str) -> tuple[Problem, ...]:
+        looked, plan = busy[host]
+        warnings = _carry_out(looked, plan, name, run.sayer(host))
+        forget(looked.session, name)
         seconds = round(time.monotonic() - started, 1)
         entry = Entry(began, started_by(), "destroy", name, "removed", seconds, plan=plan_data(plan))
-        return (*warnings, *append(found.session, entry))
+        return (*warnings, *append(looked.session, entry))
+
+    with ExitStack() as stack:
+        for host, (looked, _) in busy.items():
+            stack.enter_context(locked(looked.session, name, owner, wait=lock_wait, say=run.sayer(host)))
+        for looked, plan in busy.values():
+            _must_be_as_before(looked, plan, name)
+        head = [host for host in busy if host == next(iter(found))]
+        results = {**each(head, work), **each([host for host in busy if host not in head], work)}
+    return {host: results.get(host, ()) for host in found}
+
+
+def _must_be_as_before(found: Looked, plan: Plan, name: str) -> None:
+    again = _plan(replace(found, facts=_facts(found.session, found.host, name)), name)
+    if again != plan:
+        what = "the host has changed since the plan was made"
+        problem = Problem(what, "Nothing was done here: destroy again.", f"{found.host.name}: plan")
+        raise HostError(problem, exit=errors.BLOCKED)
 
 
 def _carry_out(found: Looked, plan: Plan, name: str, say: Callable[[str, str], None]) -> tuple[Problem, ...]:

@@ -58,8 +58,8 @@ def apply(
     wanted, lock = load_wanted(recipe, overrides)
     if locked:
         require_lock(recipe, lock)
-    hosts = ordered(load_hosts(where, wanted), rollout.order)
-    specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
+    hosts = load_hosts(where, wanted)
+    specs = ordered(deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned), rollout.order)
     how = rollout_options(rollout, accept_new=where.accept_new, skip_blocked=skip_blocked, diff=diff)
     with Progress() as progress:
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))

@@ -83,7 +83,7 @@ def bench(
     from beamdeploy.served import served
 
     asked = wanted(target, overrides)
-    host = one(load_hosts(where))
+    host = one(load_hosts(where), asked)
     before = load_earlier(against, host.name) if against else None
     output_tokens, form = outputs
     how = Wanted(concurrency, requests, Size(input_tokens, output_tokens))

@@ -43,7 +43,7 @@ def chat(
     from beamdeploy.served import served
 
     asked = wanted(target, overrides)
-    host = one(load_hosts(where))
+    host = one(load_hosts(where), asked)
     with open_session(host, accept_new=where.accept_new) as session:
         there = served(session, asked)
         interactive = not messages and sys.stdin.isatty()

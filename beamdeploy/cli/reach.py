@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from beamdeploy.recipe import Recipe
 
 
-def one(hosts: tuple[Host, ...]) -> Host:
-    """The one host. InputError: there are several."""
+def one(hosts: tuple[Host, ...], target: Recipe | str) -> Host:
+    """The one host, of several nodes their head. InputError: there are several."""
+    from beamdeploy.ranks import heads
+
+    hosts = hosts if isinstance(target, str) else heads(target, hosts)
     if len(hosts) == 1:
         return hosts[0]
     names = ", ".join(host.name for host in hosts[:5]) + (", …" if len(hosts) > 5 else "")

@@ -35,11 +35,11 @@ def rollback(
     from beamdeploy.failed import note
     from beamdeploy.report import Progress, show
 
-    hosts = ordered(load_hosts(where), rollout.order)
+    hosts = load_hosts(where)
     how = rollout_options(rollout, accept_new=where.accept_new, action="rollback")
     with Progress() as progress:
         found = history.entries(hosts, deployment_name(target), progress.event, accept_new=where.accept_new)
-        specs = history.way_back(hosts, found, number)
+        specs = ordered(history.way_back(hosts, found, number), rollout.order)
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
     note(where.inventory, report, os.environ)
     return show(report, output)

@@ -44,10 +44,11 @@ def smoke(
     """
     from beamdeploy.cli.targets import is_recipe, load_hosts, load_wanted
     from beamdeploy.contract import ask_all
+    from beamdeploy.ranks import heads
     from beamdeploy.report import Progress, show, show_table
 
     wanted = load_wanted(target, overrides)[0] if is_recipe(target) else target
-    hosts = load_hosts(where)
+    hosts = load_hosts(where) if isinstance(wanted, str) else heads(wanted, load_hosts(where))
     with Progress() as progress:
         report = ask_all(hosts, wanted, only, progress.event, accept_new=where.accept_new)
     if output == "text":

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from beamdeploy.cli.options import Rollout, Where
     from beamdeploy.lock import Lock
     from beamdeploy.recipe import Recipe
+    from beamdeploy.render import Spec
     from beamdeploy.survey import Options
 
 
@@ -35,11 +36,11 @@ def load_hosts(where: Where, recipe: Recipe | None = None) -> tuple[Host, ...]:
     return select(loaded, limited(inventory, where.limit, os.environ))
 
 
-def ordered(hosts: tuple[Host, ...], order: str) -> tuple[Host, ...]:
-    """The hosts in the order in which they are to be done."""
+def ordered(specs: tuple[Spec, ...], order: str) -> tuple[Spec, ...]:
+    """The hosts' specs in the order in which they are to be done; which host is which rank does not depend on it."""
     if order == "shuffle":
-        return tuple(random.sample(hosts, len(hosts)))
-    by_name = tuple(sorted(hosts, key=lambda host: host.name)) if "sorted" in order else hosts
+        return tuple(random.sample(specs, len(specs)))
+    by_name = tuple(sorted(specs, key=lambda spec: spec.host.name)) if "sorted" in order else specs
     return by_name[::-1] if order.startswith("reverse") else by_name
 
 

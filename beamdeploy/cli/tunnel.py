@@ -37,7 +37,7 @@ def tunnel(
     from beamdeploy.tunnel import tunnel as opened
 
     asked = wanted(target, ())
-    host = one(load_hosts(where))
+    host = one(load_hosts(where), asked)
     progress = Progress()
 
     def say(phase: str, detail: str) -> None:

@@ -29,7 +29,7 @@ class Question:
     `images`: "repo@sha256:…", "repo:tag" or "sha256:<id>". `folders` lie below `model_dir`. `ports`: TCP ports of
     which listeners and publishing containers are told. `docker`: the words that start docker; none: it is not asked.
     `state`: our state folder on the host, for what the last runs of `name` noted there.
-    `http`: (address, port, path) to GET at the same time.
+    `http`: (address, port, path) to GET at the same time. `addresses`: which interface has which address.
     """
 
     name: str | None = None
@@ -41,6 +41,7 @@ class Question:
     need_gpus: bool = True
     http: tuple[tuple[str, int, str], ...] = ()
     state: str | None = None
+    addresses: bool = False
 
 
 def look(session: Looker, question: Question) -> Facts:
@@ -73,6 +74,8 @@ def words(question: Question, nonce: str) -> Iterator[str]:
         yield f"model_dir={question.model_dir}"
     if question.need_gpus:
         yield "gpus=1"
+    if question.addresses:
+        yield "addresses=1"
     yield from (f"docker={word}" for word in question.docker)
     yield from (f"image={familiar(image)}" for image in question.images)
     yield from (f"folder={folder}" for folder in question.folders)

@@ -256,3 +256,5 @@ class Facts:
     past: tuple[Past, ...] = ()
     """The last runs, oldest first."""
     system: System = System()
+    addresses: tuple[tuple[str, str], ...] | None = None
+    """(interface, IPv4 address); None: it was not asked, or there is no `ip` on the host."""

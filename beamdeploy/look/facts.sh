@@ -184,6 +184,12 @@ track_system() {
   frame system 0 "$(system_lines)"
 }
 
+# Which interface has which IPv4 address: "N: INTERFACE inet ADDRESS/BITS …" lines.
+track_addresses() {
+  PATH=$PATH:/usr/sbin:/sbin
+  ask addresses ip -o -4 addr show
+}
+
 # Of the host itself: "key value" lines.
 system_lines() {
   printf 'machine %s\nclock %s\n' "$(uname -m)" "$(date +%s)"
@@ -465,7 +471,7 @@ main() {
   export LC_ALL=C
   newline='
 '
-  nonce='' name='' images='' ports='' model_dir='' docker='' wanted='' folders=0 state=''
+  nonce='' name='' images='' ports='' model_dir='' docker='' wanted='' folders=0 state='' addresses=''
   while [ $# -gt 0 ]; do
     value=${1#*=}
     case $1 in
@@ -477,6 +483,7 @@ main() {
       state=*) state=$value ;;
       docker=*) docker="$docker $(quoted "$value")" ;;
       gpus=*) wanted=gpus ;;
+      addresses=*) addresses=yes ;;
       folder=*)
         eval "folder_$folders=\$value"
         folders=$((folders + 1))
@@ -493,6 +500,7 @@ main() {
   [ -z "$docker" ] || set -- "$@" track_docker track_containers
   [ -z "$docker" ] || [ -z "$images" ] || set -- "$@" track_images
   [ -z "$wanted" ] || set -- "$@" track_gpus track_processes track_cuda track_system
+  [ -z "$addresses" ] || set -- "$@" track_addresses
   if [ -n "$model_dir" ]; then
     set -- "$@" track_model_dir
     number=0

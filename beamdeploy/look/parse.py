@@ -40,6 +40,7 @@ def parse(
         past=tuple(past(found)),
         blockers=(*asked.problems, *cards.problems, *unseen, *hidden),
         system=system.parse(found),
+        addresses=addresses(found),
     )
 
 
@@ -50,6 +51,15 @@ def past(found: Sequence[Frame]) -> Iterator[Past]:
     for line in frame.text.splitlines() if frame else ():
         with suppress(ValueError, TypeError, AttributeError):
             yield Past(**{key: value for key, value in json.loads(line).items() if key in known})
+
+
+def addresses(found: Sequence[Frame]) -> tuple[tuple[str, str], ...] | None:
+    """(interface, IPv4 address) of lines as `2: eth0    inet 10.0.0.5/24 brd …`."""
+    frame = only(found, "addresses")
+    if frame is None or frame.exit != 0:
+        return None
+    rows = (re.match(r"\d+: (\S+)\s+inet ([\d.]+)", line) for line in frame.text.splitlines())
+    return tuple((row[1], row[2]) for row in rows if row)
 
 
 def disks(found: Sequence[Frame]) -> Iterator[Disk]:

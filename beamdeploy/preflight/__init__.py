@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from beamdeploy.errors import Problem
 from beamdeploy.look.facts import Facts
-from beamdeploy.preflight import disk, docker, fits, gpus, host, image, memory, names, ports, weights
+from beamdeploy.preflight import disk, docker, fits, gpus, host, image, memory, names, ports, ranks, weights
 from beamdeploy.preflight.check import Check, told
 from beamdeploy.preflight.image import image_there, known_by
 from beamdeploy.preflight.names import KEPT, PREVIOUS, kept, name_problems, own, previous
@@ -50,6 +50,7 @@ def _checks(spec: Spec, facts: Facts) -> Iterator[Check]:
     if facts.docker is not None:
         yield from names.checks(spec.recipe.name, facts.containers)
     yield from ports.checks(spec, facts)
+    yield from ranks.checks(spec, facts)
     yield from disk.checks(spec, facts)
     yield from host.checks(spec, facts)
     yield from weights.checks(spec, facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from beamdeploy.label import read_labels
 from beamdeploy.look.facts import Container, Facts, Listener
 from beamdeploy.preflight.check import Check
 from beamdeploy.preflight.names import PREVIOUS
@@ -18,8 +19,9 @@ def checks(spec: Spec, facts: Facts) -> Iterator[Check]:
     if wanted.address.strip("[]") == "::1" or wanted.address.startswith("127."):
         yield Check("exposure", f"{wanted.address} is reached from the host itself only")
     else:
+        how = "docker publishes past ufw" if wanted.network is None else "it is on the host's network"
         # what no rule of the recipe has refused has a key, or is an address of one network
-        yield Check("exposure", f"{wanted.address}:{wanted.port} is open to the network: docker publishes past ufw")
+        yield Check("exposure", f"{wanted.address}:{wanted.port} is open to the network: {how}")
 
 
 def _taken(spec: Spec, facts: Facts) -> Iterator[Check]:
@@ -36,12 +38,21 @@ def _taken(spec: Spec, facts: Facts) -> Iterator[Check]:
     if holder is not None:
         yield _port_taken(spec, f"the container {holder.name} ({holder.image})")
         return
-    if any(c.name in ours and c.running and wanted.port in (p for _, p, _ in c.ports) for c in facts.containers):
+    if any(c.name in ours and c.running and _holds(c, wanted.port) for c in facts.containers):
         return
     taken = next((each for each in facts.listeners if _same(each, wanted.address, wanted.port)), None)
     if taken is not None:
         who = f"{taken.program} (pid {taken.pid})" if taken.program else "another program"
         yield _port_taken(spec, f"{who} on {taken.address}:{taken.port}")
+
+
+def _holds(container: Container, port: int) -> bool:
+    """Whether one of ours has the port: published, or as its label says where it is on the host's network."""
+    deployed = read_labels(container.labels)
+    section = deployed.recipe.get("container", {}) if deployed else {}
+    if section.get("network") == "host":
+        return str(section.get("publish", "")).endswith(f":{port}")
+    return port in (published for _, published, _ in container.ports)
 
 
 def _port_taken(spec: Spec, who: str) -> Check:

@@ -4,6 +4,7 @@ Needs nothing but the standard library, so that it runs in an image that holds o
 
     STANDIN_LOAD_SECONDS      how long loading takes in all (0.3)
     STANDIN_FAULT             one of FAULTS
+    STANDIN_FAULT_RANK        of several nodes, the only one that has the fault
     STANDIN_CACHE_TOKENS      what the KV cache holds, in tokens
     STANDIN_TOKEN_SECONDS     pause between streamed tokens (0)
     STANDIN_FAULT_SECONDS     how long after the ready line `die-after-ready` dies (1)
@@ -29,6 +30,7 @@ from beamdeploy.sandbox import startup
 from beamdeploy.sandbox.arguments import ArgumentsRefused, Flag, Split, flags, parse, split
 from beamdeploy.sandbox.chat import Model
 from beamdeploy.sandbox.gateway import Drafted, Front, serve
+from beamdeploy.sandbox.rendezvous import Lost, Peers, answer_health, fault_of, follow, meeting, met
 from beamdeploy.sandbox.startup import Died, Launch, rank_died
 
 FAULTS: Mapping[str, str] = {
@@ -126,11 +128,12 @@ def read_weights(folder: Path, config: Mapping[str, object], free: float, second
     say(startup.loaded_line(config, free - 74), "ts")
 
 
-def start_engine(launch: Launch, catalog: Sequence[Flag], name: str, pace: Pace) -> None:
+def start_engine(launch: Launch, catalog: Sequence[Flag], name: str, pace: Pace) -> Peers | None:
     """From the process group to SERVING. Died: what TokenSpeed would die of, at the moment when it would."""
     say(f"Init torch distributed begin. Avail mem={startup.MEMORY_GB} GB", "ts")
     if pace.fault == "crash-at-start":
         raise rank_died("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)")
+    peers = meet(launch, rank_is_dead)
     startup.check_layers(launch, name, os.environ)
     parts = 2 if launch.drafter else 1
     with phase("weights.target", pace):
@@ -146,6 +149,27 @@ def start_engine(launch: Launch, catalog: Sequence[Flag], name: str, pace: Pace)
             raise rank_died("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB.")
     for line in startup.memory_lines(launch, pace.cache_tokens):
         say(line, "ts")
+    return peers
+
+
+def meet(launch: Launch, lost: Lost) -> Peers | None:
+    """All ranks of several nodes; None on one. Died: they do not come."""
+    here = meeting(launch.engine)
+    if here is None:
+        return None
+    try:
+        peers = met(here)
+    except OSError as error:
+        raise rank_died(f"torch.distributed.DistNetworkError: {here.address}:{here.port}: {error}") from None
+    peers.watch(lost)
+    return peers
+
+
+def rank_is_dead(number: int) -> int:
+    """What is said of another node's rank, and the status that this one ends with."""
+    say(f"Rank {number} scheduler is dead. Please check if there are relevant logs.", "ts")
+    say(f"Exit code: {startup.RAISED}", "ts")
+    return startup.RAISED % 256
 
 
 def front(launch: Launch, gateway: Mapping[str, object], pace: Pace) -> Front:
@@ -179,11 +203,21 @@ def run(words: Sequence[str], pace: Pace, environ: Mapping[str, str]) -> int:
     with child("ts"):
         engine = parse("engine", parts.engine, catalog)
         launch = startup.configure(_model(parts), engine, environ)
-        start_engine(launch, catalog, name, pace)
+        here = meeting(engine)
+        pace = replace(pace, fault=fault_of(pace.fault, here, environ))
+        peers = start_engine(launch, catalog, name, pace)
     with child("smg"):
         extra = ("--no-such-flag",) if pace.fault == "bad-gateway-flag-late" else ()
         gateway = parse("gateway", (*parts.gateway, *extra), catalog)
-    return serve_until_stopped(front(launch, gateway, pace), gateway, pace)
+    if peers is not None and here is not None and here.number:
+        answer_health(str(gateway.get("host") or "0.0.0.0"), int(str(gateway["port"])))
+        return follow(peers, until_signal=True)
+    try:
+        return serve_until_stopped(front(launch, gateway, pace), gateway, pace)
+    except Stopped:
+        if peers is not None:
+            peers.farewell()
+        raise
 
 
 def _model(parts: Split) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from beamdeploy.sandbox import startup
 from beamdeploy.sandbox.arguments import CATALOGS, ArgumentsRefused, Flag, add_flag, flags
+from beamdeploy.sandbox.rendezvous import meeting
 from beamdeploy.sandbox.startup import Died, Launch, Parsed
 
 CHECKPOINT_MAY_SAY: Mapping[str, frozenset[str]] = {
@@ -122,6 +123,8 @@ def _check_numbers(kind: Kind, engine: Parsed, environ: Mapping[str, str]) -> No
     ranks = 1
     for size in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "pp_size", "dp_size"):
         ranks *= whole(engine.get(size), 1)
+    here = meeting(engine)
+    ranks = -(-ranks // here.nodes) if here else ranks
     visible = environ.get("NVIDIA_VISIBLE_DEVICES", "all")
     if visible not in ("all", "", "void") and len(visible.split(",")) < ranks:
         there = len(visible.split(","))

@@ -18,9 +18,10 @@ from pathlib import Path
 from beamdeploy.sandbox import startup
 from beamdeploy.sandbox.arguments import ArgumentsRefused
 from beamdeploy.sandbox.chat import Model
-from beamdeploy.sandbox.engine import Pace, Stopped, bound, leave_words, pace, stop, wait_for_death
+from beamdeploy.sandbox.engine import Pace, Stopped, bound, leave_words, meet, pace, stop, wait_for_death
 from beamdeploy.sandbox.gateway import Drafted, Front, serve
 from beamdeploy.sandbox.kinds import KINDS, Kind, configured, died, known_values, parsed, whole
+from beamdeploy.sandbox.rendezvous import Peers, answer_health, fault_of, follow, meeting
 from beamdeploy.sandbox.startup import Died, Launch, Parsed
 
 
@@ -53,7 +54,7 @@ class Log:
         sys.stdout.flush()
 
 
-def start(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
+def start(kind: Kind, launch: Launch, speed: Pace, log: Log) -> Peers | None:
     """From the process group to a loaded engine. Died: what it would die of, at the moment when it would."""
     if kind.name == "vllm":
         log.say(f"vLLM API server version {kind.catalog}", "api_server.py:1842", front=True)
@@ -64,6 +65,7 @@ def start(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
         log.say("Init torch distributed begin.")
     if speed.fault == "crash-at-start":
         raise died("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)")
+    peers = meet(launch, lambda number: _rank_is_dead(kind, number, log))
     startup.check_layers(launch, "beam", os.environ)
     _check_backend(kind, launch)
     parts = 2 if launch.drafter else 1
@@ -71,6 +73,17 @@ def start(kind: Kind, launch: Launch, speed: Pace, log: Log) -> None:
     if launch.drafter:
         _read(kind, launch.drafter, launch.draft_config, speed.load_seconds / parts, "", log)
     _fill(kind, launch, speed, log)
+    return peers
+
+
+def _rank_is_dead(kind: Kind, number: int, log: Log) -> int:
+    """What is said of another node's rank, and the status that this one ends with."""
+    lines = {
+        "vllm": f"Worker proc VllmWorker-{number} died unexpectedly, shutting down executor.",
+        "sglang": f"Rank {number} scheduler died (exit code: {kind.crash})",
+    }
+    log.say(lines[kind.name], level="ERROR")
+    return 1 if kind.name == "vllm" else kind.crash
 
 
 def _check_backend(kind: Kind, launch: Launch) -> None:
@@ -216,13 +229,30 @@ def _say_death(kind: Kind, end: Died, log: Log) -> None:
     log.bare("Received sigquit from a child process. It usually means the child failed.")
 
 
+def _head(peers: Peers | None, kind: Kind, front: Front, engine: Parsed, speed: Pace, log: Log) -> int:
+    try:
+        return served(kind, front, engine, speed, log)
+    except Stopped:
+        if peers is not None:
+            peers.farewell()
+        raise
+
+
 def _run(kind: Kind, words: Sequence[str], speed: Pace, log: Log) -> int:
     extra = ("--no-such-flag",) if speed.fault == "bad-gateway-flag-late" else ()
     model, engine = parsed(kind, (*words, *extra))
     try:
         launch = configured(kind, model, engine, os.environ)
-        start(kind, launch, speed, log)
-        return served(kind, front_of(kind, launch, speed), engine, speed, log)
+        here = meeting(engine)
+        speed = replace(speed, fault=fault_of(speed.fault, here, os.environ))
+        if here is not None and here.number and kind.name == "sglang":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends when its head has told it to
+        peers = start(kind, launch, speed, log)
+        if peers is not None and here is not None and here.number:
+            if kind.name == "sglang":
+                answer_health(str(engine.get("host") or kind.host), whole(engine.get("port"), kind.port))
+            return follow(peers, until_signal=False)
+        return _head(peers, kind, front_of(kind, launch, speed), engine, speed, log)
     except Died as end:
         _say_death(kind, end, log)
         return kind.crash

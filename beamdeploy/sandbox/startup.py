@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beamdeploy.sandbox.arguments import Flag
+from beamdeploy.sandbox.rendezvous import meeting
 
 Parsed = Mapping[str, object]
 
@@ -46,6 +47,12 @@ class Launch:
     @property
     def ranks(self) -> int:
         return _int(self.engine.get("tensor_parallel_size"), 1)
+
+    @property
+    def ranks_here(self) -> int:
+        """Those of this node."""
+        here = meeting(self.engine)
+        return -(-self.ranks // here.nodes) if here and self.engine.get("nnodes") else self.ranks
 
 
 def configure(model: str, engine: Parsed, environ: Mapping[str, str]) -> Launch:
@@ -168,7 +175,7 @@ def check_layers(launch: Launch, catalog: str, environ: Mapping[str, str]) -> No
     if not isinstance(found, list) or not set(found) & set(known):
         raise rank_died(f"ValueError: Model architectures {found} are not supported for now.")
     visible = environ.get("NVIDIA_VISIBLE_DEVICES", "all")
-    if visible not in ("all", "", "void") and len(visible.split(",")) < launch.ranks:
+    if visible not in ("all", "", "void") and len(visible.split(",")) < launch.ranks_here:
         raise rank_died("torch.AcceleratorError: CUDA error: invalid device ordinal")
     for config in (launch.config, launch.draft_config):
         heads = _int(config.get("num_attention_heads"), launch.ranks)

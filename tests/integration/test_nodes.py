@@ -1,0 +1,88 @@
+"""One model on two hosts of the lab, whose ranks really meet over TCP: each engine, each effect twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.command import Job, Ran, container_id
+from tests.lab import Lab, LabHost
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+BEAM: Mapping[str, Any] = yaml.safe_load((RECIPES / "beam-nvfp4-tokenspeed-4xb300.yaml").read_text("utf-8"))
+ENGINES = {
+    "tokenspeed": "beam-nvfp4-tokenspeed-4xb300",
+    "vllm": "beam-nvfp4-vllm-4xb200",
+    "sglang": "beam-nvfp4-sglang-4xb300",
+}
+
+
+@pytest.fixture
+def hosts(clean_hosts: tuple[LabHost, ...]) -> tuple[LabHost, ...]:
+    return clean_hosts[:2]
+
+
+def job_of(engine: str, lab: Lab, hosts: tuple[LabHost, ...], folder: Path) -> Job:
+    job = Job(lab, hosts, folder)
+    job.write_inventory(rank_interface="eth0")
+    write(job, engine)
+    return job
+
+
+def write(job: Job, engine: str, **engine_settings: Any) -> None:
+    """The engine's shipped recipe, on two nodes of four GPUs."""
+    recipe = yaml.safe_load((RECIPES / f"{ENGINES[engine]}.yaml").read_text(encoding="utf-8"))
+    env = engine_settings.pop("env", {})
+    recipe["hardware"] = dict(BEAM["hardware"])
+    recipe["image"] = {"reference": job.lab.image("beam")}
+    recipe["engine"] |= {"nodes": 2, "tensor_parallel": 8, **engine_settings}
+    recipe["container"] |= {"shm_size": "1g", "network": "host", "env": {**recipe["container"]["env"], **env}}
+    recipe.pop("variants", None)
+    Path(job.recipe).write_text(yaml.safe_dump(recipe), encoding="utf-8")
+
+
+def outcomes(ran: Ran) -> list[str]:
+    return [host["outcome"] for host in ran.report["hosts"].values()]
+
+
+def ids(hosts: tuple[LabHost, ...], name: str = "beam") -> list[str]:
+    return [container_id(host, name) for host in hosts]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_nodes_are_one_server(engine: str, lab: Lab, hosts: tuple[LabHost, ...], tmp_path: Path) -> None:
+    job = job_of(engine, lab, hosts, tmp_path)
+    first = job.run("apply")
+    assert (first.exit, outcomes(first)) == (0, ["changed", "changed"]), first.out
+    assert first.host(hosts[0].name)["completion"]["text"] and first.host(hosts[1].name)["completion"] is None
+    made = ids(hosts)
+    for _ in range(2):
+        assert outcomes(job.run("apply")) == ["unchanged", "unchanged"]
+        status = job.run("status")
+        assert (status.exit, outcomes(status)) == (0, ["ready", "follows"]), status.out
+
+    for seqs in (4, 2):  # a change replaces both
+        write(job, engine, max_num_seqs=seqs)
+        assert job.run("plan", "--exit-code").exit == 10
+        changed = job.run("apply")
+        assert (changed.exit, outcomes(changed)) == (0, ["changed", "changed"]), changed.out
+        assert not set(ids(hosts)) & {"", *made} and ids(hosts, "beam.previous") == ["", ""]
+        made = ids(hosts)
+
+    for _ in range(2):  # one rank that fails stops and restores all
+        write(job, engine, max_num_seqs=8, env={"STANDIN_FAULT": "cuda-oom", "STANDIN_FAULT_RANK": "1"})
+        broken = job.run("apply")
+        assert (broken.exit, outcomes(broken)) == (1, ["failed", "failed"]), broken.out
+        assert "CUDA out of memory" in broken.problems or "out of GPU memory" in broken.problems
+        assert "was started again and answers" in broken.problems
+        assert (ids(hosts), ids(hosts, "beam.previous")) == (made, ["", ""])
+        write(job, engine, max_num_seqs=2)
+        assert outcomes(job.run("apply")) == ["unchanged", "unchanged"]
+
+    gone = [job.run("destroy", "-y") for _ in range(2)]
+    assert [outcomes(each) for each in gone] == [["changed"] * 2, ["unchanged"] * 2], gone[0].out
+    assert ids(hosts) == ["", ""]
