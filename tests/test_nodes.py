@@ -15,11 +15,16 @@ from beamdeploy import schema
 from beamdeploy.deploy import specs_of
 from beamdeploy.documents import Document
 from beamdeploy.errors import InputError
+from beamdeploy.fit import GIB, fit
 from beamdeploy.inventory import Host
-from beamdeploy.label import Deployed, read_labels, without_labels
+from beamdeploy.joined import joined, phases
+from beamdeploy.label import DIGEST, Deployed, read_labels, without_labels
+from beamdeploy.look.facts import Facts, Listener
+from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.recipe import Recipe, build
 from beamdeploy.render import Spec, render_again
 from beamdeploy.rules import recipe_problems
+from tests import test_plan as plans
 
 ROOT = Path(__file__).parents[1]
 RECIPES = {
@@ -166,3 +171,94 @@ def test_a_label_is_enough_to_make_a_rank_again() -> None:
 )
 def test_what_cannot_be_spread_over_nodes_is_refused(engine: str, change: Mapping[str, Any], rules: list[str]) -> None:
     assert sorted(told(engine, change)) == rules
+
+
+# --- plans that hang together
+
+
+def facts_of(spec: Spec, *, state: str = "running", ready: bool = True) -> Facts:
+    """A healthy host on which the spec's container is in this state; "" for none."""
+    there = (plans.container(spec, state=state, ports=()),) if state else ()
+    answers = plans.READY if ready and spec.answers else {}
+    addresses = (("lo", "127.0.0.1"), ("bond0", spec.rank.address if spec.rank else ""))
+    return plans.facts(*there, images=(IMAGE,), answers=answers, addresses=addresses)
+
+
+IMAGE = replace(plans.IMAGE, repo_tags=("lightseekorg/tokenspeed:beam",))
+PAIR = {spec.host.name: spec for spec in specs("tokenspeed")}
+
+
+def together(*looked: Facts, absent: Mapping[str, str] | None = None) -> dict[str, Plan]:
+    made = {name: plan_apply(PAIR[name], facts) for name, facts in zip(PAIR, looked, strict=False)}
+    return joined(PAIR, made, absent or {})
+
+
+def kinds(found: Mapping[str, Plan]) -> list[tuple[str, list[str]]]:
+    return [(plan.outcome, [step.kind for step in plan.steps]) for plan in found.values()]
+
+
+def test_ranks_that_run_and_a_head_that_answers_need_nothing() -> None:
+    assert kinds(together(*map(facts_of, PAIR.values()))) == [("unchanged", []), ("unchanged", [])]
+
+
+def test_a_rank_that_is_made_anew_restarts_the_others() -> None:
+    head, follower = PAIR.values()
+    restart = ("restart", ["stop", "wait for GPUs", "start", "settle"])
+    assert kinds(together(facts_of(head), facts_of(follower, state=""))) == [restart, ("create", ["run", "settle"])]
+    assert kinds(together(facts_of(head, state="exited"), facts_of(follower))) == [
+        ("start", ["start", "settle"]),
+        restart,
+    ]
+    found = together(facts_of(head), facts_of(follower, state=""))
+    assert found["gpu-a"].fallback == plans.OLD and found["gpu-a"].writes
+
+
+def test_a_head_that_still_loads_disturbs_no_follower() -> None:
+    head, follower = PAIR.values()
+    assert kinds(together(facts_of(head, ready=False), facts_of(follower))) == [
+        ("settle", ["settle"]),
+        ("unchanged", []),
+    ]
+
+
+def test_what_stands_in_the_way_of_one_rank_stands_in_that_of_all() -> None:
+    head, follower = PAIR.values()
+    wrong = replace(facts_of(follower, state=""), addresses=(("eth0", "10.0.0.2"),))
+    found = together(facts_of(head), wrong)
+    assert [plan.outcome for plan in found.values()] == ["blocked", "blocked"]
+    assert "gpu-b is blocked" in found["gpu-a"].problems[0].what
+    assert found["gpu-b"].problems[0].what == (
+        "bond0 has not the address 10.0.0.2 of rank 1 of 2; the host has: eth0 10.0.0.2"
+    )
+    alone = together(facts_of(head), absent={"gpu-b": "cannot be asked"})
+    assert [plan.outcome for plan in alone.values()] == ["blocked"]
+
+
+def test_a_taken_port_of_the_ranks_blocks_the_head_alone() -> None:
+    head, follower = PAIR.values()
+    taken = (Listener("10.0.0.1", 23459, 7, "nc"),)
+    found = [plan_apply(spec, replace(facts_of(spec, state=""), listeners=taken)) for spec in (head, follower)]
+    assert [plan.outcome for plan in found] == ["blocked", "create"]
+    assert found[0].problems[0].what == "port 23459, on which the ranks meet, is taken by nc (pid 7)"
+
+
+def test_the_head_stops_first_and_all_start_together() -> None:
+    rounds = {}
+    for name, spec in PAIR.items():
+        old = replace(spec, digest="sha256:" + "0" * 64)
+        made = plan_apply(
+            spec, plans.facts(replace(plans.container(spec, ports=()), labels=labels_of(old)), images=(IMAGE,))
+        )
+        rounds[name] = [[step.kind for step in steps] for steps in phases(made, spec)]
+    rest = [["set aside", "wait for GPUs"], ["run"], ["settle"], ["remove"]]
+    assert rounds == {"gpu-a": [["probe"], ["stop"], [], *rest], "gpu-b": [["probe"], [], ["stop"], *rest]}
+
+
+def labels_of(spec: Spec) -> dict[str, str]:
+    return {**plans.container(spec).labels, DIGEST: spec.digest}
+
+
+def test_a_fit_counts_the_gpus_of_all_nodes() -> None:
+    one = fit(recipe("vllm", {"engine": {"nodes": 1, "tensor_parallel": 4}, "container": {"network": None}}), 180 * GIB)
+    two = fit(recipe("vllm"), 180 * GIB)
+    assert one is not None and two is not None and two.weights == one.weights // 2

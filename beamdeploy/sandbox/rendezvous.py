@@ -63,6 +63,7 @@ class Peers:
         self._connections = connections
         self.ended = threading.Event()
         """The head said farewell."""
+        self._leaving = threading.Event()
 
     def watch(self, lost: Lost) -> None:
         """From now on the death of another rank is this one's."""
@@ -70,7 +71,8 @@ class Peers:
             threading.Thread(target=self._listen, args=(number, connection, lost), daemon=True).start()
 
     def farewell(self) -> None:
-        """Tell all that this rank ends as it should."""
+        """Tell all that this rank ends as it should; what they do then is no death."""
+        self._leaving.set()
         for connection in self._connections.values():
             try:
                 connection.sendall(_FAREWELL)
@@ -85,7 +87,7 @@ class Peers:
         if said == _FAREWELL and number == 0:
             self.ended.set()
             return
-        if said != _FAREWELL:
+        if said != _FAREWELL and not self._leaving.is_set():
             status = lost(number)
             sys.stdout.flush()
             os._exit(status)
