@@ -24,7 +24,7 @@ ORDER = (
     ("patterns",),
     ("engines",),
     ("rules",),
-    ("check", "library", "dockerrun"),
+    ("check", "library", "dockerrun", "composefile", "vllmrecipe"),
     ("importing", "exporting"),
     ("label", "ranks"),
     ("render",),

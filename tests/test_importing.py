@@ -11,14 +11,17 @@ import pytest
 import yaml
 
 from beamdeploy import schema
+from beamdeploy.composefile import read_compose
 from beamdeploy.dockerrun import Run, read, read_text
 from beamdeploy.errors import InputError
+from beamdeploy.exporting import compose
 from beamdeploy.importing import imported
 from beamdeploy.inventory import Host
 from beamdeploy.label import without_labels
 from beamdeploy.recipe import build
 from beamdeploy.render import render
 from beamdeploy.report.paste import paste
+from beamdeploy.vllmrecipe import read_vllm
 from tests.test_render import PAGE
 
 ROOT = Path(__file__).parents[1]
@@ -118,3 +121,171 @@ def test_the_command_prints_a_recipe_that_validates() -> None:
     assert told.returncode == 0
     assert yaml.safe_load(told.stdout)["engine"]["name"] == "vllm"
     assert "--ipc host has no place in a recipe" in told.stderr
+
+
+# --- compose files
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_what_is_exported_to_compose_gives_the_same_words(path: Path) -> None:
+    words = json.loads(path.read_text("utf-8"))
+    run, grace, notes = read_compose(compose(read(words), 70))
+    assert (again(run), grace, notes) == (words, 70, ())
+
+
+COMPOSE = """\
+services:
+  cache: {image: redis}
+  llm:
+    image: vllm/vllm-openai:${TAG:-v0.33.0}
+    command: --model Qwen/Qwen3-8B --served-model-name q --max-model-len 4096
+    ports: ["8000:8000"]
+    volumes: ["~/.cache/huggingface:/root/.cache/huggingface"]
+    environment: [HF_TOKEN, VLLM_LOGGING_LEVEL=DEBUG, "KEY=${NOWHERE}"]
+    ipc: host
+    shm_size: 16gb
+    healthcheck: {test: curl -f http://localhost:8000/health}
+    depends_on: [cache]
+    stop_grace_period: 1m30s
+    deploy:
+      replicas: 1
+      resources: {reservations: {devices: [{driver: nvidia, count: 2, capabilities: [gpu]}]}}
+"""
+
+
+def test_a_compose_service_becomes_a_recipe_and_says_what_is_lost() -> None:
+    run, grace, lost = read_compose(COMPOSE)
+    recipe, notes = imported(run, gpu="H200")
+    assert (recipe["name"], recipe["hardware"], grace) == ("llm", {"gpu": "H200", "count": 2}, 90)
+    assert recipe["image"]["reference"] == "vllm/vllm-openai:v0.33.0"
+    assert recipe["model"]["served_name"] == "q" and recipe["engine"]["max_model_len"] == 4096
+    assert recipe["container"]["publish"] == "127.0.0.1:8000" and recipe["container"]["shm_size"] == "16g"
+    assert recipe["container"]["secrets"] == {"HF_TOKEN": {"env": "HF_TOKEN"}}
+    text = "\n".join((*lost, *notes))
+    for said in (
+        "healthcheck",
+        "depends_on",
+        "deploy.replicas",
+        "${NOWHERE} is a variable",
+        "--ipc host",
+        "every interface",
+    ):
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    ("text", "service", "what"),
+    [
+        ("a: [", None, "no YAML"),
+        ("a: 1", None, "no services"),
+        ("services: {a: {image: redis}}", None, "0 services look like an engine"),
+        ("services: {a: {image: vllm/x}, b: {image: vllm/y}}", None, "2 services look like an engine: a, b"),
+        ("services: {a: {image: vllm/x}}", "c", "there is no service c"),
+        ("services: {a: {build: vllm, command: vllm serve x}}", None, "names no image"),
+    ],
+)
+def test_what_is_no_such_compose_file_is_refused(text: str, service: str | None, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        read_compose(text, service)
+
+
+# --- vLLM's own files
+
+
+@pytest.mark.parametrize("path", [each for each in GOLDEN if "-vllm-" in each.stem], ids=lambda path: path.stem)
+def test_the_flags_of_a_config_file_give_the_same_words(path: Path) -> None:
+    words = json.loads(path.read_text("utf-8"))
+    at = words.index("serve")
+    run, _ = read_vllm(config_of(words[at + 1 :]), image=words[at - 1], variant="default", gpu="H200", count=None)
+    recipe, _ = imported(run, gpu="H200")
+    rendered = list(
+        without_labels(render(build(schema.defaults(recipe, "recipe")), Host("-", model_dir="/m"), None).words)
+    )
+    assert rendered[rendered.index("serve") :] == words[at:]
+
+
+def config_of(words: list[str]) -> str:
+    """The words after `vllm serve` as its file."""
+    found: dict[str, object] = {"model": words[0]}
+    for at, word in enumerate(words[1:], start=1):
+        if word.startswith("--"):
+            following = words[at + 1 : at + 2]
+            found[word[2:]] = True if not following or following[0].startswith("--") else _typed(following[0])
+    return yaml.safe_dump(found, sort_keys=False)
+
+
+def _typed(word: str) -> object:
+    return json.loads(word) if word.startswith("{") else int(word) if word.isdigit() else word
+
+
+PROJECT = """\
+meta: {title: M, slug: m, date_updated: 2026-05-18}
+model:
+  model_id: org/M
+  min_vllm_version: "0.33.0"
+  base_args: [--trust-remote-code]
+  base_env: {A: "1"}
+features:
+  tool_calling: {args: [--tool-call-parser, minimax_m2, --enable-auto-tool-choice]}
+  reasoning: {args: [--reasoning-parser, minimax_m2]}
+  drafting: {args: [--speculative-config, '{"method":"mtp","num_speculative_tokens":1}']}
+opt_in_features: [drafting]
+variants:
+  default: {precision: fp8, vram_minimum_gb: 276}
+  nvfp4: {model_id: nvidia/M-NVFP4, extra_args: [--kv-cache-dtype, fp8], extra_env: {B: "1"}}
+hardware_overrides:
+  hopper: {extra_args: [--max-num-seqs, "512"], extra_env: {C: "0"}}
+strategy_overrides: {single_node_tp: {tp: 4}}
+guide: text
+"""
+
+
+def of_the_project(variant: str = "default", gpu: str | None = "H200", count: int | None = None) -> tuple[Run, str]:
+    run, notes = read_vllm(PROJECT, image=None, variant=variant, gpu=gpu, count=count)
+    return run, "\n".join(notes)
+
+
+def test_a_recipe_of_the_vllm_project_is_its_parts_together() -> None:
+    run, notes = of_the_project()
+    recipe, _ = imported(run, gpu="H200")
+    assert recipe["model"]["weights"]["source"] == "hf://org/M"
+    assert recipe["engine"]["tensor_parallel"] == recipe["hardware"]["count"] == 4
+    assert recipe["engine"]["max_num_seqs"] == 512 and recipe["engine"]["args"] == {"trust-remote-code": True}
+    assert recipe["parsers"] == {"tool_call": "minimax_m2", "reasoning": "minimax_m2"}
+    assert recipe["container"]["env"] == {"A": "1", "C": "0"} and "speculative" not in recipe
+    assert recipe["image"]["reference"] == "vllm/vllm-openai:v0.33.0"
+    assert "the feature drafting" in notes and "names no image" in notes
+
+
+def test_a_variant_and_another_generation_of_gpus_are_other_words() -> None:
+    run, _ = of_the_project("nvfp4", "B200")
+    recipe, _ = imported(run, gpu="B200")
+    assert recipe["model"]["weights"]["source"] == "hf://nvidia/M-NVFP4"
+    assert recipe["quantization"] == {"kv_cache": "fp8"} and "max_num_seqs" not in recipe["engine"]
+    assert recipe["container"]["env"] == {"A": "1", "B": "1"}
+    assert "hardware_overrides (hopper) were left out" in of_the_project(gpu=None)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("a: [", "no YAML"), ("a: 1", "neither a file"), ("[]", "neither a file"), (PROJECT, "no variant x")],
+)
+def test_what_is_no_file_of_vllm_is_refused(text: str, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        read_vllm(text, image=None, variant="x", gpu=None, count=None)
+
+
+@pytest.mark.parametrize(("command", "text"), [("compose", COMPOSE), ("vllm-recipe", PROJECT)])
+def test_what_is_imported_of_a_file_is_printed(command: str, text: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "beamdeploy", "import", command, "-", "--gpu", "H200"],
+        input=text,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        timeout=60,
+    )
+    assert told.returncode == 0, told.stderr
+    assert yaml.safe_load(told.stdout)["engine"]["name"] == "vllm"
+    assert "warning" in told.stderr

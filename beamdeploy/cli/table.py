@@ -10,7 +10,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "explain": ("explain", "Say why a rule is a rule, with a bad and a good example."),
         "render": ("render", "Print the docker run command of a recipe."),
         "schema": ("schema", "Print the JSON Schema of recipes, inventories, locks or reports."),
-        "import": ("import_", "Make a recipe of a docker run that is there already."),
+        "import": ("import_", "Make a recipe of a docker run, a compose file or vLLM's YAML that is there already."),
         "recipes": ("recipes", "List, show and copy the recipes that come with beamdeploy."),
         "init": ("init", "Write a recipe and an inventory to begin with."),
         "completion": ("completion", "Print what makes bash, zsh or fish complete words."),
