@@ -30,12 +30,17 @@ _MEANT: tuple[str, ...] = (
 _MEANT += ("--init", "--rm", "--detach", "--label", "--interactive", "--tty", "--env-file")
 
 
+_WIDTHS = ("--speculative-num-draft-tokens", "--speculative-num-steps")
+
+
 @dataclass
 class Draft:
     """A recipe in the making, and notes on what it does not say."""
 
     recipe: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    widths: dict[str, int] = field(default_factory=dict)
+    """TokenSpeed's two flags that count one thing."""
 
     def put(self, path: str, value: Any) -> None:
         """Say a setting."""
@@ -58,6 +63,7 @@ def imported(run: Run, *, gpu: str | None = None) -> tuple[Mapping[str, Any], tu
     draft.put("model", {})
     draft.put("engine", {"name": name, "catalog": known.version})
     model = _flags(draft, words, name, known, found)
+    _width(draft)
     _model(draft, run, model)
     _container(draft, run)
     _hardware(draft, run, gpu, found)
@@ -146,6 +152,8 @@ def _special(draft: Draft, engine: str, name: str, flag: Flag | None, values: li
         draft.put("speculative.method", values[0].lower())
     elif known in ("--speculative-draft-model-path",) and values:
         draft.put("speculative.drafter", {"path": values[0]})
+    elif engine == "tokenspeed" and known in _WIDTHS and values and values[0].isdigit():
+        draft.widths[known] = int(values[0])
     else:
         return False
     return True
@@ -159,6 +167,16 @@ def _speculative(draft: Draft, said: Mapping[str, Any]) -> None:
             draft.put(f"speculative.{key}", value)
         else:
             draft.notes.append(f"speculative-config: {key}: {value} has no place in a recipe")
+
+
+def _width(draft: Draft) -> None:
+    """A block drafter's verify width is one more than its steps; of the others the steps are what is drafted."""
+    if not draft.widths:
+        return
+    width, steps = (draft.widths.get(name) for name in _WIDTHS)
+    block = draft.recipe.get("speculative", {}).get("method") in ("dflash", "dspark")
+    number = (width or (steps or 0) + 1) if block else (steps or (width or 0) - 1)
+    draft.put("speculative.num_speculative_tokens", number)
 
 
 def _plain(draft: Draft, name: str, flag: Flag | None, values: list[str], found: Traits) -> None:

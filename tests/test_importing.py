@@ -13,6 +13,7 @@ import yaml
 from beamdeploy import schema
 from beamdeploy.composefile import read_compose
 from beamdeploy.dockerrun import Run, read, read_text
+from beamdeploy.engines.catalog import catalog
 from beamdeploy.errors import InputError
 from beamdeploy.exporting import compose
 from beamdeploy.importing import imported
@@ -289,3 +290,79 @@ def test_what_is_imported_of_a_file_is_printed(command: str, text: str) -> None:
     assert told.returncode == 0, told.stderr
     assert yaml.safe_load(told.stdout)["engine"]["name"] == "vllm"
     assert "warning" in told.stderr
+
+
+# --- published commands, as far as their flags are public: each comes back under the engine's own name for it
+
+_VLLM = (
+    "docker run --gpus all --ipc=host --shm-size=32g -p 8000:8000 -v /m:/weights vllm/vllm-openai:v0.33.0 /weights/w "
+)
+_TOKENSPEED = (
+    "docker run --gpus all -v /m:/weights --entrypoint tokenspeed lightseekorg/tokenspeed:0.1.1 serve /weights/w "
+)
+PUBLISHED = {
+    "kimi-k2.5-nvfp4-dflash, lightseekorg/tokenspeed test/ci/eval": _TOKENSPEED
+    + "--tp 4 --attention-backend tokenspeed_mla --moe-backend flashinfer_trtllm --quantization nvfp4 "
+    "--kv-cache-dtype fp8_e4m3 --speculative-algorithm DFLASH --speculative-draft-model-path /weights/d "
+    "--speculative-num-draft-tokens 8 --speculative-num-steps 7 --drafter-attention-backend trtllm --disable-kvstore "
+    "--engine-startup-timeout 2400",
+    "minimax-m3-nvfp4, lightseekorg/tokenspeed docs/recipes/models.md": _TOKENSPEED
+    + "--tensor-parallel-size 4 --gpu-memory-utilization 0.95 --block-size 128 --kv-cache-dtype fp8 "
+    "--disable-cuda-graph-padding",
+    "glm-5.2-nvfp4-reap, 0xSero/glm-5.2-sm120": _VLLM
+    + "--tensor-parallel-size 4 --quantization modelopt_fp4 --kv-cache-dtype fp8 --gpu-memory-utilization 0.95 "
+    "--max-num-batched-tokens 8192 --load-format fastsafetensors "
+    """--speculative-config '{"method":"mtp","num_speculative_tokens":3}'""",
+    "glm-5.3-flash-nvfp4-dflash2, tonyd2wild": _VLLM
+    + "--tensor-parallel-size 2 --load-format instanttensor --gpu-memory-utilization 0.85 --max-model-len 262144 "
+    "--moe-backend marlin --enforce-eager --kv-cache-dtype fp8_e4m3 "
+    """--speculative-config '{"method":"dflash","model":"/weights/d","num_speculative_tokens":7}'""",
+}
+OF_OURS = {"--host", "--port", "--served-model-name"}
+WIDTHS = (
+    "--speculative-algorithm",
+    "--speculative-draft-model-path",
+    "--speculative-num-draft-tokens",
+    "--speculative-num-steps",
+)
+
+
+def flags_of(words: list[str], engine: str, version: str) -> dict[str, str]:
+    """Flag, by the catalog's name → its value, "" for a switch."""
+    known = catalog(engine, version)
+    assert known is not None
+    found = {}
+    for at, word in enumerate(words):
+        if word.startswith("--"):
+            flag = known.names.get(word)
+            value = words[at + 1] if at + 1 < len(words) and not words[at + 1].startswith("--") else ""
+            found[flag.name if flag else word] = value
+    return found
+
+
+@pytest.mark.parametrize("text", PUBLISHED.values(), ids=PUBLISHED)
+def test_a_published_commands_flags_come_back_one_by_one(text: str) -> None:
+    run = read_text(text)
+    engine, version = ("vllm", "0.33.0") if "vllm" in run.image else ("tokenspeed", "0.1.1")
+    words = again(run)
+    given = flags_of(list(run.words), engine, version)
+    rendered = flags_of(words[words.index("serve") :], engine, version)
+    if "--speculative-algorithm" in given:  # TokenSpeed takes the same as one word of JSON
+        said = json.loads(rendered.pop("--speculative-config"))
+        assert said == {"method": "dflash", "model": "/weights/d", "num_speculative_tokens": 8}
+        given = {name: value for name, value in given.items() if name not in WIDTHS}
+    assert {name: value for name, value in rendered.items() if name not in OF_OURS} == given
+
+
+@pytest.mark.parametrize(
+    ("flags", "number"),
+    [
+        ("--speculative-algorithm DFLASH --speculative-num-steps 7", 8),
+        ("--speculative-algorithm DFLASH --speculative-num-draft-tokens 8", 8),
+        ("--speculative-num-steps 3 --speculative-algorithm EAGLE3 --speculative-num-draft-tokens 4", 3),
+        ("--speculative-algorithm MTP --speculative-num-draft-tokens 4", 3),
+    ],
+)
+def test_tokenspeeds_two_widths_are_one_number(flags: str, number: int) -> None:
+    recipe, _ = imported(read_text(_TOKENSPEED + flags), gpu="B200")
+    assert recipe["speculative"]["num_speculative_tokens"] == number
