@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from beamdeploy import contract, deploy, documents, takedown
-from beamdeploy.check.kinds import is_ours, kind_of
+from beamdeploy import contract, deploy, takedown
 from beamdeploy.errors import DONE, FAILED, BeamdeployError, HostError, InputError, Problem
 from beamdeploy.fleet import each
 from beamdeploy.inventory import Host, load_inventory
@@ -41,6 +40,12 @@ class Trial:
     recipe: Recipe
     lock: Lock | None
     profile: str
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """As the report names it."""
+        return f"{self.recipe.file} --variant {self.variant}" if self.variant else self.recipe.file
 
 
 @dataclass(frozen=True)
@@ -103,69 +108,44 @@ class Sandboxes:
                 lifetime.down(folder)
 
 
-def recipe_files(names: Iterable[str]) -> tuple[str, ...]:
-    """The files, and the recipes in all folders, each once. InputError: a folder holds none."""
-    found: dict[str, None] = {}
-    empty = []
-    for name in names:
-        files = tuple(_recipes_in(name)) if os.path.isdir(name) else (name,)
-        found |= dict.fromkeys(files)
-        empty += [] if files else [Problem("there is no recipe in this folder", "Name a recipe.", file=name)]
-    if empty:
-        raise InputError(empty)
-    return tuple(found)
-
-
-def trials(wanted: Iterable[tuple[Recipe, Lock | None]], profile: str | None) -> tuple[Trial, ...]:
-    """Each recipe with the profile that it asks for, or the one named. InputError: what no sandbox can be."""
+def trials(wanted: Iterable[tuple[Recipe, Lock | None, str]], profile: str | None) -> tuple[Trial, ...]:
+    """Each recipe (of a variant) with the profile that it asks for, or the one named. InputError: what no sandbox is."""
     wanted = tuple(wanted)
     named = profile_named(profile).name if profile else None
-    chosen = [named or _fitting(recipe) for recipe, _ in wanted]
-    lacking = [_no_profile(recipe) for (recipe, _), name in zip(wanted, chosen, strict=True) if name is None]
-    lacking += [_no_stand_in(recipe) for recipe, _ in wanted if recipe.engine.name not in STAND_INS]
+    chosen = [named or _fitting(recipe) for recipe, *_ in wanted]
+    lacking = [_no_profile(recipe) for (recipe, *_), name in zip(wanted, chosen, strict=True) if name is None]
+    lacking += [_no_stand_in(recipe) for recipe, *_ in wanted if recipe.engine.name not in STAND_INS]
+    lacking += [_several(recipe) for recipe, *_ in wanted if recipe.engine.nodes > 1]
     if lacking:
         raise InputError(lacking)
     return tuple(
-        Trial(_hurried(recipe), replace(lock, weights={}) if lock else None, cast(str, name))
-        for (recipe, lock), name in zip(wanted, chosen, strict=True)
+        Trial(_hurried(recipe), replace(lock, weights={}) if lock else None, cast(str, name), variant)
+        for (recipe, lock, variant), name in zip(wanted, chosen, strict=True)
     )
 
 
 def run_all(tried: Iterable[Trial], templates: str | None, say: SayHost, *, jobs: int = 1) -> Report:
     """Test them, so many at once. No sandbox is left, also on Ctrl-C."""
-    by_file = {trial.recipe.file: trial for trial in tried}
-    names = {file: f"test-{os.getpid()}-{index}" for index, file in enumerate(by_file)}
+    by_name = {trial.name: trial for trial in tried}
+    folders = {name: f"test-{os.getpid()}-{index}" for index, name in enumerate(by_name)}
     sandboxes = Sandboxes(lifetime.home(os.environ))
 
-    def work(file: str) -> tuple[Step, ...]:
-        say(file, "sandbox", f"an emulated {by_file[file].profile} server")
+    def work(name: str) -> tuple[Step, ...]:
+        say(name, "sandbox", f"an emulated {by_name[name].profile} server")
         try:
-            started = sandboxes.up(names[file], by_file[file])
-            return _tested(_stage(by_file[file], started, templates, say))
+            started = sandboxes.up(folders[name], by_name[name])
+            return _tested(_stage(by_name[name], started, templates, say))
         finally:
-            sandboxes.down(names[file])
+            sandboxes.down(folders[name])
 
     try:
-        results = each(by_file, work, at_once=jobs)
+        results = each(by_name, work, at_once=jobs)
     finally:
         with _undisturbed():
             sandboxes.close()
-    reports = tuple(_report(file, by_file[file], results[file]) for file in by_file)
+    reports = tuple(_report(by_name[name], results[name]) for name in by_name)
     failed = any(report.exit for report in reports)
     return Report("Test", FAILED if failed else DONE, reports)
-
-
-def _recipes_in(folder: str) -> Iterator[str]:
-    for path in sorted(Path(folder).rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.suffix in (".yaml", ".yml") and path.is_file() and not hidden and _is_recipe(str(path)):
-            yield str(path)
-
-
-def _is_recipe(file: str) -> bool:
-    """Also one that is broken: it is refused later, with all that is wrong with it."""
-    document, problems = documents.load(file)
-    return is_ours(file, document, problems) and (document is None or kind_of(document) == "recipe")
 
 
 def _fitting(recipe: Recipe) -> str | None:
@@ -184,6 +164,11 @@ def _no_profile(recipe: Recipe) -> Problem:
 def _no_stand_in(recipe: Recipe) -> Problem:
     what = f"the sandbox has no stand-in for the engine {recipe.engine.name}"
     return Problem(what, f"It has one for {', '.join(STAND_INS)}; `beamdeploy validate` checks any.", file=recipe.file)
+
+
+def _several(recipe: Recipe) -> Problem:
+    what = f"engine.nodes is {recipe.engine.nodes}, and a sandbox is one server"
+    return Problem(what, "`beamdeploy validate` checks it; the ranks meet on real hosts.", file=recipe.file)
 
 
 def _hurried(recipe: Recipe) -> Recipe:
@@ -218,7 +203,7 @@ def _tested(stage: Stage) -> tuple[Step, ...]:
 
 def _sayer(stage: Stage, step: str) -> SayHost:
     """The progress of a recipe: its step, and what goes on there in a word."""
-    return lambda host, phase, detail: stage.say(stage.trial.recipe.file, step, phase)
+    return lambda host, phase, detail: stage.say(stage.trial.name, step, phase)
 
 
 def _made(name: str, step: Callable[[str, Stage], Step], stage: Stage) -> Step:
@@ -287,17 +272,19 @@ STEPS: Mapping[str, Callable[[str, Stage], Step]] = {
 }
 
 
-def _report(file: str, trial: Trial, result: tuple[Step, ...] | HostError) -> HostReport:
+def _report(trial: Trial, result: tuple[Step, ...] | HostError) -> HostReport:
     if isinstance(result, HostError):
         first = result.problems[0]
         result = (Step("sandbox", FAIL, first.what, first.remedy), *(Step(name, SKIP, "no sandbox") for name in STEPS))
     wrong = tuple(
-        Problem(f"{step.check}: {step.why}", step.remedy, file=file) for step in result if step.verdict == FAIL
+        Problem(f"{step.check}: {step.why}", step.remedy, file=trial.recipe.file)
+        for step in result
+        if step.verdict == FAIL
     )
     passed = sum(step.verdict == PASS for step in result)
     summary = f"{passed} of {len(result)} steps on an emulated {trial.profile} server; no GPU was used"
     details = {"profile": trial.profile, "checks": [asdict(step) for step in result]}
-    return HostReport(file, "failed" if wrong else "ok", FAILED if wrong else DONE, summary, details, wrong)
+    return HostReport(trial.name, "failed" if wrong else "ok", FAILED if wrong else DONE, summary, details, wrong)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from beamdeploy.errors import InputError
 from beamdeploy.lock import Lock, LockedFolder
 from beamdeploy.recipe import load_recipe
 from beamdeploy.sandbox import lifetime
+from beamdeploy.trial_files import recipe_files
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "recipes"
@@ -141,10 +142,10 @@ def test_of_a_folder_its_recipes_are_taken_and_nothing_else(tmp_path: Path) -> N
     (tmp_path / "three.lock.yaml").write_text("apiVersion: beamdeploy/v1\nkind: Lock\n", encoding="utf-8")
     (tmp_path / "values.yaml").write_text("replicas: 2\n", encoding="utf-8")
     files = (str(tmp_path / "below" / "one.yaml"), str(tmp_path / "three.yml"))
-    assert trial.recipe_files([str(tmp_path), files[0], "-"]) == (*files, "-")
+    assert recipe_files([str(tmp_path), files[0], "-"]) == (*files, "-")
     with pytest.raises(InputError) as raised:
-        trial.recipe_files([str(tmp_path / ".hidden" / ".."), str(tmp_path / "below"), str(tmp_path.parent / "none")])
-        trial.recipe_files([str(_empty(tmp_path))])
+        recipe_files([str(tmp_path / ".hidden" / ".."), str(tmp_path / "below"), str(tmp_path.parent / "none")])
+        recipe_files([str(_empty(tmp_path))])
     assert [problem.what for problem in raised.value.problems] == ["there is no recipe in this folder"]
 
 
@@ -157,6 +158,26 @@ def _empty(folder: Path) -> Path:
 def test_a_lock_holds_for_the_image_and_not_for_the_weights_of_a_sandbox() -> None:
     recipe = load_recipe(BEAM, [("hardware.count", "3")])
     lock = Lock("beam.lock.yaml", "a/b:c", "sha256:" + "0" * 64, weights={"nvfp4": LockedFolder(None, None, {})})
-    (made,) = trial.trials([(recipe, lock)], None)
+    (made,) = trial.trials([(recipe, lock, "")], None)
     assert (made.lock, made.profile) == (Lock("beam.lock.yaml", "a/b:c", "sha256:" + "0" * 64), "4xb300")
     assert (made.recipe.ready.timeout, recipe.ready.timeout) == (trial.PATIENCE, 45 * 60)
+
+
+def test_every_variant_is_tested_and_one_can_be_chosen(cache: Path) -> None:
+    recipe = str(SHIPPED / "beam-fp8-vllm-8xh200.yaml")
+    told, _ = start(cache, recipe, "--all-variants", "-j", "2", "-o", "json").communicate(timeout=180)
+    hosts = json.loads(told)["hosts"]
+    assert {name: host["outcome"] for name, host in hosts.items()} == {
+        recipe: "ok",
+        f"{recipe} --variant dflash2": "ok",
+    }
+    told, _ = start(cache, recipe, "--variant", "dflash2", "-o", "json").communicate(timeout=180)
+    assert list(json.loads(told)["hosts"]) == [f"{recipe} --variant dflash2"]
+    refused = start(cache, recipe, "--variant", "no-such")
+    assert "there is no variant 'no-such'" in refused.communicate(timeout=60)[1] and refused.returncode == 2
+
+
+def test_a_model_on_several_nodes_is_no_case_for_a_sandbox() -> None:
+    wanted = load_recipe(BEAM, [("engine.nodes", "2"), ("engine.tensor_parallel", "8"), ("container.network", "host")])
+    with pytest.raises(InputError, match="a sandbox is one server"):
+        trial.trials([(wanted, None, "")], None)

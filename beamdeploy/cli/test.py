@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--profile", metavar="PROFILE", help="On this emulated server.  [default: what the hardware section asks]"
 )
+@click.option("--all-variants", is_flag=True, help="Also test every variant of each recipe.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="So many recipes at once.")
 @options.output_as("text", "json", "junit")
 def test(
@@ -29,6 +30,7 @@ def test(
     overrides: tuple[tuple[str, str], ...],
     templates: str | None,
     profile: str | None,
+    all_variants: bool,
     jobs: int,
     output: str,
 ) -> int:
@@ -39,8 +41,9 @@ def test(
     """
     from beamdeploy import trial
     from beamdeploy.report import Progress, show, show_table
+    from beamdeploy.trial_files import recipe_files
 
-    tried = trial.trials(_loaded(trial.recipe_files(recipes), overrides), profile)
+    tried = trial.trials(_loaded(recipe_files(recipes), overrides, all_variants=all_variants), profile)
     with Progress() as progress:
         report = trial.run_all(tried, templates, progress.event, jobs=jobs)
     if output == "text":
@@ -48,18 +51,25 @@ def test(
     return show(report, output)
 
 
-def _loaded(files: Iterable[str], overrides: tuple[tuple[str, str], ...]) -> tuple[tuple[Recipe, Lock | None], ...]:
-    """All of them. InputError: all that is wrong with any."""
+def _loaded(
+    files: Iterable[str], overrides: tuple[tuple[str, str], ...], *, all_variants: bool
+) -> tuple[tuple[Recipe, Lock | None, str], ...]:
+    """All of them, each with its variant ("": none). InputError: all that is wrong with any."""
     from beamdeploy.cli.targets import load_wanted
     from beamdeploy.errors import InputError, Problem
+    from beamdeploy.trial_files import variants_of
+    from beamdeploy.variants import CHOSEN
 
-    loaded: list[tuple[Recipe, Lock | None]] = []
+    asked = next((value for path, value in overrides if path == CHOSEN), "")
+    loaded: list[tuple[Recipe, Lock | None, str]] = []
     problems: list[Problem] = []
     for file in files:
-        try:
-            loaded.append(load_wanted(file, overrides))
-        except InputError as error:
-            problems += error.problems
+        for name in dict.fromkeys((asked, *(variants_of(file) if all_variants else ()))):
+            chosen = ((CHOSEN, name),) if name and name != asked else ()
+            try:
+                loaded.append((*load_wanted(file, (*overrides, *chosen)), name))
+            except InputError as error:
+                problems += error.problems
     if problems:
         raise InputError(problems)
     return tuple(loaded)
