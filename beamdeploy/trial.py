@@ -109,7 +109,7 @@ class Sandboxes:
 
 
 def trials(wanted: Iterable[tuple[Recipe, Lock | None, str]], profile: str | None) -> tuple[Trial, ...]:
-    """Each recipe (of a variant) with the profile that it asks for, or the one named. InputError: what no sandbox is."""
+    """Each recipe (of a variant) with the profile that it asks for, or that one. InputError: what no sandbox is."""
     wanted = tuple(wanted)
     named = profile_named(profile).name if profile else None
     chosen = [named or _fitting(recipe) for recipe, *_ in wanted]
