@@ -14,7 +14,6 @@ from beamdeploy.fleet import each, waves
 from beamdeploy.inventory import Host
 from beamdeploy.lock import Lock
 from beamdeploy.outcome import HostReport, Report
-from beamdeploy.plan import without
 from beamdeploy.recipe import Recipe
 from beamdeploy.render import Spec, render
 from beamdeploy.run import Run, SayHost
@@ -66,6 +65,8 @@ def drift(specs: tuple[Spec, ...], options: Options, ignore: Iterable[str], say:
 
     `ignore`: settings that may differ, as patterns ("docker.*").
     """
+    from beamdeploy.plan import without
+
     patterns = tuple(ignore)
     with ExitStack() as stack:
         looked = only_look_at_all(specs, options, Run(stack, say, options.forks))

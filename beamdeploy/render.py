@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from beamdeploy import __version__, caches
 from beamdeploy.engines import EngineFacts, facts_of, foreign
 from beamdeploy.errors import InputError, Problem
 from beamdeploy.image import ImageRef, parse_reference
@@ -188,14 +190,17 @@ def _one_word(value: object) -> str:
 
 @cache
 def _environment(templates: str | None) -> Environment:
-    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2 import FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     package = files("beamdeploy")
     folders = [*([templates] if templates else []), str(package / "templates"), str(package / "engines")]
     folders += map(str, foreign())
+    # compiling ours takes as long as all rules of a recipe
+    compiled = caches.made(os.environ, f"templates-{__version__}")
     return ImmutableSandboxedEnvironment(
         loader=FileSystemLoader(folders),
+        bytecode_cache=FileSystemBytecodeCache(str(compiled)) if compiled else None,
         undefined=StrictUndefined,
         finalize=_one_word,
         trim_blocks=True,

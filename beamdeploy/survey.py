@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from beamdeploy import secrets
 from beamdeploy.errors import HostError
 from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.look import Question, look
-from beamdeploy.look.facts import Facts
-from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.remote import Looker, Session
 from beamdeploy.render import Spec
 from beamdeploy.run import Run, to_look, told
+
+if TYPE_CHECKING:
+    from beamdeploy.look.facts import Facts
+    from beamdeploy.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,14 @@ def looked(spec: Spec, options: Options, run: Run) -> Planned:
 
 def _planned(looker: Looker, spec: Spec, text: str, run: Run) -> Plan:
     run.say(spec.host.name, "look", "")
-    made = plan_apply(spec, facts_of(looker, spec, text))
+    # what judges the facts is imported while the host answers
+    imports = threading.Thread(target=import_module, args=("beamdeploy.plan",), name="import plan")
+    imports.start()
+    facts = facts_of(looker, spec, text)
+    imports.join()
+    from beamdeploy.plan import plan_apply
+
+    made = plan_apply(spec, facts)
     return replace(made, notes=(*told(looker), *made.notes))
 
 

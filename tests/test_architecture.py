@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "beamdeploy"
 # (a cycle is refused there too).
 # `remote_NAME.py` stands where `remote` stands.
 ORDER = (
-    ("errors",),
+    ("errors", "caches"),
     ("outcome",),
     ("documents",),
     ("schema",),
@@ -59,7 +59,19 @@ ORDER = (
 ONLY: Mapping[str, frozenset[str]] = {
     "report": frozenset({"errors", "outcome"}),
     "sandbox": frozenset(
-        {"errors", "documents", "schema", "image", "recipe", "inventory", "lock", "rules", "engines", "render"}
+        {
+            "errors",
+            "caches",
+            "documents",
+            "schema",
+            "image",
+            "recipe",
+            "inventory",
+            "lock",
+            "rules",
+            "engines",
+            "render",
+        }
     ),
 }
 IMPORTERS: Mapping[str, frozenset[str]] = {
