@@ -1,4 +1,4 @@
-"""One run at a time for a deployment on a host: a kernel lock that ends with the connection."""
+"""One run at a time for a deployment or a folder on a host: a kernel lock that ends with the connection."""
 
 from __future__ import annotations
 
@@ -28,12 +28,58 @@ printf '%s\\n' "$owner" | dd of="$file" conv=nocreat 2>/dev/null
 echo held
 while [ -n "$(timeout 30 head -n 1)" ]; do :; done
 """
+# A folder's lock lies beside the folder, so that all who reach it by whatever path or machine (NFS) meet there. It is
+# opened for writing, which NFS asks of who locks alone. Its holder removes it at the end: who then has the lock of a file
+# that is no longer the one of that name tries again.
+_FOLDER_SCRIPT = """
+folder=$1; owner=$2
+parent=$(dirname -- "$folder"); file=$parent/.${folder##*/}.lock
+command -v flock >/dev/null || { echo "error there is no flock (util-linux) on the host"; exit; }
+mkdir -p -- "$parent" 2>/dev/null
+while :; do
+  [ -e "$file" ] || (umask 0; : > "$file") 2>/dev/null || { echo "error cannot write $file"; exit; }
+  [ -w "$file" ] || { echo "error cannot write $file"; exit; }
+  exec 9<>"$file"
+  if ! flock -n 9; then
+    read -r holder <&9 || { sleep 1; read -r holder <"$file"; }
+    echo "busy $holder"
+    exit
+  fi
+  [ "$(stat -L -c %i "$file" 2>/dev/null)" != "$(stat -L -c %i /proc/self/fd/9)" ] || break
+done
+printf '%s\\n' "$owner" > "$file"
+echo held
+while [ -n "$(timeout 30 head -n 1)" ]; do :; done
+"""
+_REMOVE = """rm -f -- "$(dirname -- "$1")/.${1##*/}.lock" """
 
 
 @contextmanager
 def locked(session: Session, name: str, owner: str, *, wait: float, say: Callable[[str, str], None]) -> Iterator[None]:
     """Hold the lock of the deployment `name`. HostError (LOCKED): another run has it for longer than `wait` seconds."""
-    held = _taken(session, name, owner, time.monotonic() + wait, say)
+    with _kept(_taken(session, (_SCRIPT, name, owner), name, wait, say)):
+        yield
+
+
+@contextmanager
+def locked_folder(
+    session: Session, folder: str, owner: str, *, wait: float, say: Callable[[str, str], None]
+) -> Iterator[None]:
+    """Hold the lock of a folder that is filled. HostError (LOCKED): as above, but what this same run holds is awaited.
+
+    Two hosts of one run may share the folder: the second then finds it filled.
+    """
+    with _kept(_taken(session, (_FOLDER_SCRIPT, folder, owner), folder, wait, say)):
+        try:
+            yield
+        finally:
+            # while it is held: afterwards it may be another's. A lost connection leaves it there, and it is taken again
+            with suppress(HostError):
+                session.script(_REMOVE, (folder,), timeout=60)
+
+
+@contextmanager
+def _kept(held: Held) -> Iterator[None]:
     stop = threading.Event()
     beats = threading.Thread(target=_beat, args=(held, stop), name="heartbeat", daemon=True)
     beats.start()
@@ -44,20 +90,25 @@ def locked(session: Session, name: str, owner: str, *, wait: float, say: Callabl
         held.close()
 
 
-def _taken(session: Session, name: str, owner: str, until: float, say: Callable[[str, str], None]) -> Held:
+def _taken(
+    session: Session, asked: tuple[str, str, str], what: str, wait: float, say: Callable[[str, str], None]
+) -> Held:
+    """`asked`: script, its lock, and who asks. `what` it is that must not be worked on twice."""
+    script, *args = asked
+    until = time.monotonic() + wait
     while True:
-        held = session.hold(_SCRIPT, (name, owner), timeout=60)
+        held = session.hold(script, args, timeout=60)
         word, _, rest = held.said.partition(" ")
         if word == "held":
             return held
         held.close()
         if word != "busy":
-            remedy = "The lock keeps two runs apart: make /run/lock writable, or install util-linux."
+            remedy = "The lock keeps two runs apart: make its folder writable, or install util-linux."
             raise HostError(
                 Problem(f"no lock can be taken: {rest or held.said}", remedy, session.host.name), exit=FAILED
             )
-        if time.monotonic() >= until:
-            raise HostError(_busy(name, rest, session.host.name), exit=LOCKED)
+        if time.monotonic() >= until and rest.partition(" since ")[0] != asked[2].partition(" since ")[0]:
+            raise HostError(_busy(what, rest, session.host.name), exit=LOCKED)
         say("lock", f"waiting for {rest}")
         time.sleep(_TRY_AGAIN)
 

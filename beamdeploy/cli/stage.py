@@ -24,6 +24,7 @@ from beamdeploy.cli import options
 @click.option(
     "--streams", type=click.IntRange(1, 16), default=1, show_default=True, help="Connections a host: more for far ones."
 )
+@options.lock_wait
 @options.output
 def stage(
     recipe: str,
@@ -31,6 +32,7 @@ def stage(
     overrides: tuple[tuple[str, str], ...],
     source: str,
     streams: int,
+    lock_wait: float,
     output: str,
 ) -> int:
     """Bring the weights of RECIPE onto its hosts: as locked, only what lacks, and verified before they get their name.
@@ -44,7 +46,8 @@ def stage(
     from beamdeploy.deploy import specs_of
     from beamdeploy.errors import InputError, Problem
     from beamdeploy.report import Progress, show
-    from beamdeploy.stage import From, stage
+    from beamdeploy.stage import stage
+    from beamdeploy.stage_folder import From, Manner
 
     wanted, lock = load_wanted(recipe, overrides)
     everybody = load_hosts(replace(where, limit=None))
@@ -56,13 +59,6 @@ def stage(
     path = os.path.abspath(source) if source != "hub" and holder is None else None
     specs = specs_of(wanted, hosts, lock, None)
     with Progress() as progress:
-        report = stage(
-            wanted,
-            specs,
-            From(holder, path),
-            progress.event,
-            streams=streams,
-            accept_new=where.accept_new,
-            environ=os.environ,
-        )
+        manner = Manner(streams, lock_wait, os.environ)
+        report = stage(wanted, specs, From(holder, path), manner, progress.event, accept_new=where.accept_new)
     return show(report, output)
