@@ -29,8 +29,8 @@ echo held
 while [ -n "$(timeout 30 head -n 1)" ]; do :; done
 """
 # A folder's lock lies beside the folder, so that all who reach it by whatever path or machine (NFS) meet there. It is
-# opened for writing, which NFS asks of who locks alone. Its holder removes it at the end: who then has the lock of a file
-# that is no longer the one of that name tries again.
+# opened for writing, which NFS asks of who locks alone. Its holder removes it at the end: who then has the lock of a
+# file that is no longer the one of that name tries again.
 _FOLDER_SCRIPT = """
 folder=$1; owner=$2
 parent=$(dirname -- "$folder"); file=$parent/.${folder##*/}.lock
