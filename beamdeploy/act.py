@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from beamdeploy import secrets as secret_files
 from beamdeploy.daemon import wait_for_docker
 from beamdeploy.diagnose import docker_failure
-from beamdeploy.errors import BLOCKED, FAILED, UNREACHABLE, HostError, Problem
+from beamdeploy.errors import BLOCKED, FAILED, LOCKED, UNREACHABLE, HostError, Problem
 from beamdeploy.gpu_memory import wait_for_gpus
-from beamdeploy.hooks import run_hook
+from beamdeploy.hooks import facts_of, run_hook
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST, NAME, read_labels
+from beamdeploy.lasting import Regain, give_up, lasting
 from beamdeploy.plan import Plan, Step
 from beamdeploy.preflight import KEPT
 from beamdeploy.probe import ask as ask_image
@@ -33,11 +34,13 @@ class Manner:
     """How a plan is carried out. `secrets`: the lines of the env file that come from the controller.
 
     `keep_failed`: a new server that failed is left on the host, stopped, for a look. `gpus_free_within`: seconds.
+    `regain`: what brings a connection back that was lost while the server loads.
     """
 
     secrets: str = field(default="", repr=False)
     keep_failed: bool = False
     gpus_free_within: float = 120
+    regain: Regain = give_up
 
 
 USUALLY = Manner()
@@ -99,21 +102,6 @@ def _probe(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> A
 def _stop(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
     run_hook(spec.host, "before_stop", facts_of(spec, step.container))
     return replace(done, old_stopped=True, warnings=(*done.warnings, *stop(session, spec.host, step)))
-
-
-def facts_of(spec: Spec, container: str | None) -> Mapping[str, object]:
-    """What a hook is told."""
-    published = spec.recipe.container
-    return {
-        "host": spec.host.name,
-        "name": spec.recipe.name,
-        "model": spec.recipe.model.served_name,
-        "address": spec.host.address or spec.host.name,
-        "endpoint": f"{published.address}:{published.port}",
-        "digest": spec.digest,
-        "image": spec.image.word,
-        "container": container or "",
-    }
 
 
 def stop(session: Session, host: Host, step: Step) -> tuple[Problem, ...]:
@@ -186,8 +174,10 @@ def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
     if container is None:
         what = "the container that was just started is gone"
         raise HostError(Problem(what, "Another run may have removed it: apply again.", f"{spec.host.name}: settle"))
-    proof = settle(session, spec, container, say)
-    return replace(done, container=container, proof=proof, checks=prove(session, spec.recipe, say))
+    regain = done.manner.regain
+    proof = settle(session, spec, container, say, regain)
+    checks = lasting(session, lambda: prove(session, spec.recipe, say), regain)
+    return replace(done, container=container, proof=proof, checks=checks)
 
 
 def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
@@ -233,6 +223,8 @@ def _after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error:
     """Bring the old server back if it was taken down; say what the state of the host is now."""
     if error.exit == UNREACHABLE:
         return _with(error, "What was begun may go on there: beamdeploy status says what runs, apply completes it.")
+    if error.exit == LOCKED:
+        return error  # another run works here now
     if plan.fallback is None:
         return _with(error, _left_as_it_is(done))
     try:
@@ -274,7 +266,7 @@ def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say)
     wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
     _must(session, spec, (*docker, "start", fallback))
     shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
-    return f"{_serves_again(session, spec, fallback, say)}{shown}"
+    return f"{_serves_again(session, spec, fallback, done.manner.regain, say)}{shown}"
 
 
 def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
@@ -291,14 +283,14 @@ def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
     _must(session, spec, (*docker, "rename", failed, name))
 
 
-def _serves_again(session: Session, spec: Spec, fallback: str, say: Say) -> str:
+def _serves_again(session: Session, spec: Spec, fallback: str, regain: Regain, say: Say) -> str:
     """What became of the old server, by its own spec out of its label."""
     words = (*spec.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", fallback)
     deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
     if deployed is None or not deployed.settings:
         return "The server that ran before was started again; its label does not say how to ask it."
     try:
-        proof = settle(session, render_again(deployed, spec.host), fallback, say)
+        proof = settle(session, render_again(deployed, spec.host), fallback, say, regain)
     except HostError as error:
         what = error.problems[0].what.splitlines()[0]
         return f"The server that ran before was started again and does not answer yet ({what}): beamdeploy status."

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from beamdeploy import errors, recap
-from beamdeploy.act import Acted, Manner, act, facts_of
+from beamdeploy.act import Acted, Manner, act
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.hooks import run_hook
-from beamdeploy.hostlock import locked
+from beamdeploy.hooks import facts_of, run_hook
+from beamdeploy.hostlock import OUTLIVES, HostLock, locked
 from beamdeploy.imprint import past_of
+from beamdeploy.lasting import Regain
 from beamdeploy.look.facts import Past
 from beamdeploy.outcome import HostReport
 from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.record import Entry, append
+from beamdeploy.regain import WITHIN, WayBack
+from beamdeploy.remote import Session
+from beamdeploy.remote.renewable import Renewable
 from beamdeploy.render import Spec
 from beamdeploy.run import Run, now, started_by, to_look
-from beamdeploy.smoke import summary
+from beamdeploy.smoke import Say, summary
 from beamdeploy.startup import decisions
 from beamdeploy.survey import Options, Planned, looked
 from beamdeploy.survey import facts_of as look_again
 
 _PAUSES = (2.0, 5.0, 15.0)
 """Seconds between attempts to reach a host again that went away during a pull."""
-_LOCK_OUTLIVES = 40.0
-"""Seconds: a lock ends 30 s after the last heartbeat of a connection that just vanished."""
 _BY_ITSELF = ("pull", "start", "settle")
 """Steps that may turn out to be needless between the plan and the deed."""
 _DONE = {"create": "created", "replace": "replaced", "start": "started again", "settle": "ready now"}
@@ -37,13 +38,13 @@ def execute(planned: Planned, options: Options, run: Run) -> Acted:
     name = planned.spec.host.name
     say = run.sayer(name)
     try:
-        return _carry_out(planned, options, say)
+        return _carry_out(planned, options, run)
     except HostError as error:
         if error.exit != errors.UNREACHABLE or run.phases.get(name) != "pull":
             raise
     say("connect", "again: the connection was lost during the pull")
-    patient = replace(options, lock_wait=options.lock_wait + _LOCK_OUTLIVES)
-    return _carry_out(_looked_again(planned, options, run), patient, say)
+    patient = replace(options, lock_wait=options.lock_wait + OUTLIVES)
+    return _carry_out(_looked_again(planned, options, run), patient, run)
 
 
 def report(planned: Planned, result: Acted | HostError) -> HostReport:
@@ -65,16 +66,34 @@ def report(planned: Planned, result: Acted | HostError) -> HostReport:
     return HostReport(plan.host, outcome, errors.DONE, _done(spec, plan, result), details, told)
 
 
-def _carry_out(planned: Planned, options: Options, say: Callable[[str, str], None]) -> Acted:
+def _carry_out(planned: Planned, options: Options, run: Run) -> Acted:
     """The plan under the host's lock, and its record. HostError: a step failed, or the world has moved."""
-    spec, session = planned.spec, planned.session
+    spec, session = planned.spec, Renewable(planned.session)
+    say = run.sayer(spec.host.name)
     if not planned.plan.writes:
-        return act(session, spec, planned.plan, say)
+        return act(session, spec, planned.plan, say, Manner(regain=_regainer(session, None, spec, options, run)))
     owner = f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
-    with locked(session, spec.recipe.name, owner, wait=options.lock_wait, say=say):
+    with locked(session, spec.recipe.name, owner, wait=options.lock_wait, say=say) as lock:
         say("look", "again, under the lock")
         again = _unmoved(planned.plan, plan_apply(spec, look_again(to_look(session), spec, planned.secrets)))
-        return _recorded(replace(planned, plan=again), options, say)
+        manner = Manner(planned.secrets, options.keep_failed, regain=_regainer(session, lock, spec, options, run))
+        return _recorded(replace(planned, plan=again, session=session), options, manner, say)
+
+
+def _regainer(session: Renewable, lock: HostLock | None, spec: Spec, options: Options, run: Run) -> Regain:
+    """The way back to a host that is lost while its server loads, with its lock where the plan has one."""
+    say = run.sayer(spec.host.name)
+
+    def opened() -> Session:
+        return run.opened_again(spec.host, accept_new=options.accept_new)
+
+    def taken_up(again: Session) -> None:
+        if lock is not None:
+            lock.retake(again, say)
+        session.renew(again)
+
+    within = min(WITHIN, float(spec.recipe.ready.timeout))
+    return WayBack(opened, taken_up, say, "the server goes on there", within).regainer()
 
 
 def _looked_again(planned: Planned, options: Options, run: Run) -> Planned:
@@ -130,11 +149,11 @@ def _is_left_of(shown: tuple[tuple[object, ...], ...], now: tuple[tuple[object, 
     return shown[0][0] in _BY_ITSELF and _is_left_of(shown[1:], now)
 
 
-def _recorded(planned: Planned, options: Options, say: Callable[[str, str], None]) -> Acted:
+def _recorded(planned: Planned, options: Options, manner: Manner, say: Say) -> Acted:
     """Act, and write down how it ended; a record that cannot be written is a warning."""
     began, started = now(), time.monotonic()
     try:
-        done = act(planned.session, planned.spec, planned.plan, say, Manner(planned.secrets, options.keep_failed))
+        done = act(planned.session, planned.spec, planned.plan, say, manner)
         run_hook(planned.spec.host, "after_ready", facts_of(planned.spec, done.container))
     except HostError as error:
         append(planned.session, _entry(planned, options, began, started, error))

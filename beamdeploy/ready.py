@@ -13,6 +13,7 @@ from beamdeploy.diagnose import explain
 from beamdeploy.endpoint import Answer, ask
 from beamdeploy.engines.log import shared_log
 from beamdeploy.errors import FAILED, NOT_READY, HostError, Problem
+from beamdeploy.lasting import Regain, give_up, lasting
 from beamdeploy.remote import Session
 from beamdeploy.render import Spec
 from beamdeploy.startup import READY, Decided, State, Verdict, limit_passed, verdict
@@ -40,19 +41,29 @@ class Proof:
     """What the engine settled on while it started; None: the start was not followed."""
 
 
-def settle(session: Session, spec: Spec, container: str, say: Say) -> Proof:
+def settle(session: Session, spec: Spec, container: str, say: Say, regain: Regain = give_up) -> Proof:
     """Wait until the container's server is ready, lists the model, and completes a request.
 
+    The server loads whether it is watched or not: `regain` is asked for a connection that was lost.
     HostError: it ended (FAILED), or it is not ready in time or answers wrongly (NOT_READY).
     """
-    decided = _wait_until_ready(session, spec, container, say)
+    watch = Watch(spec.engine.name, "", time.monotonic())
+
+    def proven() -> Proof:
+        decided = _wait_until_ready(session, spec, container, say, watch)
+        return replace(_proof(session, spec, container, say), decided=decided)
+
+    return lasting(session, proven, regain)
+
+
+def _proof(session: Session, spec: Spec, container: str, say: Say) -> Proof:
     say("models", f"asking for {spec.recipe.model.served_name}")
     problem = model_problem(spec, _ask(session, spec, "/v1/models"))
     if problem is not None:
         raise _not_ready(problem, spec, "models")
     say("completion", "one request with the recipe's values")
     try:
-        return replace(complete(session, spec), decided=decided)
+        return complete(session, spec)
     except HostError as error:
         raise _explained(session, spec, container, error) from error
 
@@ -109,16 +120,13 @@ class _Answered(Exception):
     """The server is ready: ends the following of its log."""
 
 
-def _wait_until_ready(session: Session, spec: Spec, container: str, say: Say) -> Decided | None:
+def _wait_until_ready(session: Session, spec: Spec, container: str, say: Say, watch: Watch) -> Decided | None:
     """What the engine decided while it started; None: it was ready at once."""
-    started = time.monotonic()
     docker = spec.host.docker_words
-    watch: Watch | None = None
     while True:
         found = running(session, docker, container)
         _check_alive(session, spec, container, found)
-        if watch is None or watch.since != found.since:
-            watch = Watch(spec.engine.name, found.since, started)
+        watch.of_run(found.since)
         moment = _moment(session, spec, container, say, found.since)
         try:
             if _is_ready(session, spec):

@@ -74,8 +74,9 @@ class SshSession:
             while output:
                 lines.feed(output)
                 output = self._receive(channel, words, start + timeout + GRACE)
-            lines.end()
+            # what came before the connection was lost in the middle of a line is no line
             exit = self._exit(channel, words, start, timeout)
+            lines.end()
         finally:
             # the end of stdin is what stops the words on the host
             _close(channel)

@@ -137,6 +137,8 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
         call("inspect --format", "{{.State.Status}} {{.State.ExitCode}}", "bd-talk", until="exited"),
         call("logs --tail 1 bd-talk"),
         call("logs --tail 1 --follow bd-talk"),
+        call("logs --timestamps --tail all --follow bd-talk"),
+        call("logs --timestamps --since 60s --follow bd-talk"),
         call("logs --since 2020-01-01T00:00:00.123456789Z bd-talk"),
         call("logs --since 2030-01-01T00:00:00Z bd-talk"),
         call("rm bd-talk"),
