@@ -15,11 +15,11 @@ from beamdeploy.gpu_memory import wait_for_gpus
 from beamdeploy.hooks import facts_of, run_hook
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST, NAME, read_labels
-from beamdeploy.lasting import Regain, give_up, lasting
+from beamdeploy.lasting import lasting
 from beamdeploy.plan import Plan, Step
 from beamdeploy.preflight import KEPT
 from beamdeploy.probe import ask as ask_image
-from beamdeploy.ready import Proof, Say, log_tail, settle
+from beamdeploy.ready import AS_USUAL, Proof, Say, Waiting, log_tail, settle
 from beamdeploy.remote import Result, Session
 from beamdeploy.render import Spec, render_again
 from beamdeploy.smoke import Outcome
@@ -34,13 +34,12 @@ class Manner:
     """How a plan is carried out. `secrets`: the lines of the env file that come from the controller.
 
     `keep_failed`: a new server that failed is left on the host, stopped, for a look. `gpus_free_within`: seconds.
-    `regain`: what brings a connection back that was lost while the server loads.
     """
 
     secrets: str = field(default="", repr=False)
     keep_failed: bool = False
     gpus_free_within: float = 120
-    regain: Regain = give_up
+    waiting: Waiting = AS_USUAL
 
 
 USUALLY = Manner()
@@ -77,7 +76,7 @@ def act(session: Session, spec: Spec, plan: Plan, say: Say, manner: Manner = USU
 
 
 def _pull(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    result = session.follow(step.words, lambda line: say("pull", line), timeout=step.timeout)
+    result = session.follow(step.words, lambda line: say("pull", f"\t{line}"), timeout=step.timeout)
     if not result.ok and not _image_arrived(session, spec):
         raise _failure(spec.host, step, result)
     return done
@@ -174,9 +173,8 @@ def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
     if container is None:
         what = "the container that was just started is gone"
         raise HostError(Problem(what, "Another run may have removed it: apply again.", f"{spec.host.name}: settle"))
-    regain = done.manner.regain
-    proof = settle(session, spec, container, say, regain)
-    checks = lasting(session, lambda: prove(session, spec.recipe, say), regain)
+    proof = settle(session, spec, container, say, done.manner.waiting)
+    checks = lasting(session, lambda: prove(session, spec.recipe, say), done.manner.waiting.regain)
     return replace(done, container=container, proof=proof, checks=checks)
 
 
@@ -266,7 +264,7 @@ def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say)
     wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
     _must(session, spec, (*docker, "start", fallback))
     shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
-    return f"{_serves_again(session, spec, fallback, done.manner.regain, say)}{shown}"
+    return f"{_serves_again(session, spec, fallback, done.manner.waiting, say)}{shown}"
 
 
 def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
@@ -283,14 +281,14 @@ def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
     _must(session, spec, (*docker, "rename", failed, name))
 
 
-def _serves_again(session: Session, spec: Spec, fallback: str, regain: Regain, say: Say) -> str:
+def _serves_again(session: Session, spec: Spec, fallback: str, waiting: Waiting, say: Say) -> str:
     """What became of the old server, by its own spec out of its label."""
     words = (*spec.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", fallback)
     deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
     if deployed is None or not deployed.settings:
         return "The server that ran before was started again; its label does not say how to ask it."
     try:
-        proof = settle(session, render_again(deployed, spec.host), fallback, say, regain)
+        proof = settle(session, render_again(deployed, spec.host), fallback, say, waiting)
     except HostError as error:
         what = error.problems[0].what.splitlines()[0]
         return f"The server that ran before was started again and does not answer yet ({what}): beamdeploy status."

@@ -10,11 +10,12 @@ from beamdeploy.act import Acted, Manner, act
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.hooks import facts_of, run_hook
 from beamdeploy.hostlock import OUTLIVES, HostLock, locked
-from beamdeploy.imprint import past_of
+from beamdeploy.imprint import past_of, usual_phases
 from beamdeploy.lasting import Regain
 from beamdeploy.look.facts import Past
 from beamdeploy.outcome import HostReport
 from beamdeploy.plan import Plan, plan_apply
+from beamdeploy.ready import Waiting
 from beamdeploy.record import Entry, append
 from beamdeploy.regain import WITHIN, WayBack
 from beamdeploy.remote import Session
@@ -71,12 +72,16 @@ def _carry_out(planned: Planned, options: Options, run: Run) -> Acted:
     spec, session = planned.spec, Renewable(planned.session)
     say = run.sayer(spec.host.name)
     if not planned.plan.writes:
-        return act(session, spec, planned.plan, say, Manner(regain=_regainer(session, None, spec, options, run)))
+        return act(
+            session, spec, planned.plan, say, Manner(waiting=Waiting(_regainer(session, None, spec, options, run)))
+        )
     owner = f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
     with locked(session, spec.recipe.name, owner, wait=options.lock_wait, say=say) as lock:
         say("look", "again, under the lock")
-        again = _unmoved(planned.plan, plan_apply(spec, look_again(to_look(session), spec, planned.secrets)))
-        manner = Manner(planned.secrets, options.keep_failed, regain=_regainer(session, lock, spec, options, run))
+        facts = look_again(to_look(session), spec, planned.secrets)
+        again = _unmoved(planned.plan, plan_apply(spec, facts))
+        waiting = Waiting(_regainer(session, lock, spec, options, run), usual_phases(facts))
+        manner = Manner(planned.secrets, options.keep_failed, waiting=waiting)
         return _recorded(replace(planned, plan=again, session=session), options, manner, say)
 
 
@@ -171,7 +176,11 @@ def _past(planned: Planned, done: Acted) -> Past | None:
     except HostError:
         return None
     container = next((each for each in facts.containers if each.id == done.container), None)
-    return past_of(container, facts, done.took) if container is not None else None
+    if container is None:
+        return None
+    # of a start that was followed from its begin
+    phases = done.proof.phases if done.proof is not None and {"run", "start"} & set(done.took) else {}
+    return replace(past_of(container, facts, done.took), phases=phases)
 
 
 def _entry(planned: Planned, options: Options, began: str, started: float, ended: Acted | HostError) -> Entry:
@@ -192,7 +201,11 @@ def _entry(planned: Planned, options: Options, began: str, started: float, ended
     )
     if isinstance(ended, HostError):
         return replace(made, outcome="failed", error=ended.problems[0].what)
-    return replace(made, container=ended.container, completion=ended.proof.text if ended.proof else "")
+    proof = ended.proof
+    if proof is None:
+        return replace(made, container=ended.container)
+    decided = asdict(proof.decided) if proof.decided else {}
+    return replace(made, container=ended.container, completion=proof.text, decided=decided, phases=dict(proof.phases))
 
 
 def _done(spec: Spec, plan: Plan, result: Acted) -> str:

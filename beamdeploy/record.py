@@ -40,6 +40,10 @@ class Entry:
     container: str | None = None
     completion: str = ""
     error: str = ""
+    decided: Mapping[str, Any] = field(default_factory=dict)
+    """What the engine settled on by itself (`startup.Decided`); empty where its start was not followed."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Phase of its start → seconds after which it was entered."""
     past: Past | None = None
     """What the next look is told of this run; None: that it was, and how it ended."""
 
