@@ -117,7 +117,7 @@ def stop(session: Session, host: Host, step: Step) -> tuple[Problem, ...]:
 
 
 def _set_aside(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    _checked(session, spec.host, step)
+    _must(session, spec.host, step.words, step.kind, timeout=step.timeout)
     return done
 
 
@@ -139,17 +139,15 @@ def remove(session: Session, host: Host, step: Step) -> None:
 
 def _run(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
     result = session.run(step.words, timeout=step.timeout)
-    ours = f"label={DIGEST}={spec.digest}"
-    if result.ok:
-        return _made(session, spec, done, is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$"))
-    husk = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$", "status=created")
+    ours = (f"label={DIGEST}={spec.digest}", f"name=^/{spec.recipe.name}$")
+    husk = None if result.ok else is_there(session, spec.host, *ours, "status=created")
     if husk:
         session.run((*spec.host.docker_words, "rm", husk), timeout=60)
-    if result.exit is None and not husk:
-        found = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$")
-        if found:
-            return _made(session, spec, done, found)
-    raise _failure(spec.host, step, result)
+    # a lost status says nothing about the container: look
+    made = is_there(session, spec.host, *ours) if result.ok or (result.exit is None and not husk) else None
+    if made is None and not result.ok:
+        raise _failure(spec.host, step, result)
+    return _made(session, spec, done, made)
 
 
 def _made(session: Session, spec: Spec, done: Acted, container: str | None) -> Acted:
@@ -164,7 +162,7 @@ def _write_secrets(session: Session, spec: Spec, step: Step, done: Acted, say: S
 
 
 def _start(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    _checked(session, spec.host, step)
+    _must(session, spec.host, step.words, step.kind, timeout=step.timeout)
     return replace(done, container=step.container)
 
 
@@ -195,13 +193,6 @@ _DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
     "start": _start,
     "settle": _settle,
 }
-
-
-def _checked(session: Session, host: Host, step: Step) -> Result:
-    result = session.run(step.words, timeout=step.timeout)
-    if not result.ok:
-        raise _failure(host, step, result)
-    return result
 
 
 def _failure(host: Host, step: Step, result: Result) -> HostError:
@@ -260,9 +251,9 @@ def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say)
         tail = log_tail(session, spec, failed).rstrip()
         _put_away(session, spec, failed, keep=done.manner.keep_failed)
     if failed != fallback:
-        _must(session, spec, (*docker, "rename", fallback, spec.recipe.name))
+        _must(session, spec.host, (*docker, "rename", fallback, spec.recipe.name), "restore")
     wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
-    _must(session, spec, (*docker, "start", fallback))
+    _must(session, spec.host, (*docker, "start", fallback), "restore")
     shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
     return f"{_serves_again(session, spec, fallback, done.manner.waiting, say)}{shown}"
 
@@ -271,14 +262,14 @@ def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
     """Remove the new server that failed; or stop it and keep it beside, in the place of one that was kept before."""
     docker = spec.host.docker_words
     if not keep:
-        _must(session, spec, (*docker, "rm", "--force", failed))
+        _must(session, spec.host, (*docker, "rm", "--force", failed), "restore")
         return
     name = spec.recipe.name + KEPT
     before = is_there(session, spec.host, f"name=^/{name}$", f"label={NAME}={spec.recipe.name}")
     if before is not None:
-        _must(session, spec, (*docker, "rm", "--force", before))
-    _must(session, spec, (*docker, "stop", "-t", "10", failed))
-    _must(session, spec, (*docker, "rename", failed, name))
+        _must(session, spec.host, (*docker, "rm", "--force", before), "restore")
+    _must(session, spec.host, (*docker, "stop", "-t", "10", failed), "restore")
+    _must(session, spec.host, (*docker, "rename", failed, name), "restore")
 
 
 def _serves_again(session: Session, spec: Spec, fallback: str, waiting: Waiting, say: Say) -> str:
@@ -295,10 +286,10 @@ def _serves_again(session: Session, spec: Spec, fallback: str, waiting: Waiting,
     return f"The server that ran before was started again and answers ({proof.seconds:.1f} s)."
 
 
-def _must(session: Session, spec: Spec, words: tuple[str, ...]) -> None:
-    result = session.run(words, timeout=120)
+def _must(session: Session, host: Host, words: tuple[str, ...], what: str, *, timeout: int = 120) -> None:
+    result = session.run(words, timeout=timeout)
     if not result.ok:
-        raise HostError(docker_failure(result, f"{spec.host.name}: restore"))
+        raise HostError(docker_failure(result, f"{host.name}: {what}"))
 
 
 def _with(error: HostError, sentence: str) -> HostError:

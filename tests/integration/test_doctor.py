@@ -13,19 +13,11 @@ from typing import Any
 import pytest
 
 from tests.integration.command import Job, beamdeploy, container_id
-from tests.lab import Lab, LabHost
+from tests.lab import LabHost
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 LOST = """printf '#!/bin/sh\\necho "Failed to initialize NVML: Unknown Error"\\nexit 255\\n' > /bin/nvidia-smi
 chmod 755 /bin/nvidia-smi"""
-
-
-@pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    return made
 
 
 def fault(name: str, **environment: str) -> Mapping[str, Any]:
