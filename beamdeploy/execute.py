@@ -194,6 +194,7 @@ def _entry(planned: Planned, options: Options, began: str, started: float, ended
         seconds=round(time.monotonic() - started, 1),
         digest=spec.digest,
         image=spec.image.word,
+        ids=spec.image.ids,
         words=spec.words,
         recipe=spec.recipe.source,
         settings=spec.settings,

@@ -33,6 +33,7 @@ class Entry:
     seconds: float
     digest: str = ""
     image: str = ""
+    ids: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -78,6 +79,6 @@ def _entries(text: str) -> Iterator[Entry]:
         try:
             told: dict[str, Any] = json.loads(line)
             data: dict[str, Any] = {key: value for key, value in told.items() if key in known}
-            yield Entry(**{**data, "words": tuple(data["words"]), "past": None})
+            yield Entry(**{**data, "words": tuple(data["words"]), "ids": tuple(data.get("ids", ())), "past": None})
         except (ValueError, TypeError, AttributeError, KeyError):
             continue

@@ -20,7 +20,7 @@ from beamdeploy.errors import InputError, Problem
 from beamdeploy.image import ImageRef, parse_reference
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, label_words, settings_of
-from beamdeploy.lock import Lock, LockedFolder, locked, locked_weights
+from beamdeploy.lock import Lock, LockedFolder, locked, locked_weights, with_ids
 from beamdeploy.recipe import Recipe, build
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def render(recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | No
     problems = tuple(_host_problems(recipe, host))
     if problems:
         raise InputError(problems)
-    image = locked(recipe.image, lock) if lock and not recipe.image.pinned else recipe.image
+    image = _image(recipe, lock)
     engine = facts_of(recipe.source["engine"])
     words, used = _words(recipe, host, engine, image, templates)
     digest = digest_of_words(words)
@@ -76,12 +76,19 @@ def render(recipe: Recipe, host: Host, lock: Lock | None, *, templates: str | No
     return Spec(host, recipe, engine, image, _labelled(deployed), digest, settings, used, weights)
 
 
+def _image(recipe: Recipe, lock: Lock | None) -> ImageRef:
+    if lock is None:
+        return recipe.image
+    return with_ids(recipe.image, lock) if recipe.image.pinned else locked(recipe.image, lock)
+
+
 def render_again(deployed: Deployed, host: Host) -> Spec:
     """The spec that a deployment was made from, out of its label or its record: no file and no template is needed."""
     recipe = build(deployed.recipe)
     settings = deployed.settings
     image = str(settings["image"])
-    ref = ImageRef(id=image) if image.startswith("sha256:") else parse_reference(image)
+    named = ImageRef(id=image) if image.startswith("sha256:") else parse_reference(image)
+    ref = replace(named, ids=deployed.ids)
     there = replace(host, model_dir=settings["inventory.model_dir"], gpus=tuple(settings["inventory.gpus"]))
     labelled = _labelled(deployed)
     return Spec(there, recipe, facts_of(recipe.source["engine"]), ref, labelled, deployed.digest, settings, ())

@@ -57,7 +57,7 @@ def stage(
 
         targets = [name for name in by_name if source.host is None or name != source.host.name]
         results = each(targets, work)
-    reports = tuple(_reported(name, results[name]) for name in targets)
+    reports = tuple(reported(name, results[name]) for name in targets)
     return Report("Stage", errors.worst(report.exit for report in reports), reports)
 
 
@@ -117,7 +117,8 @@ def _details(one: Filled) -> Mapping[str, object]:
     return {"outcome": "unchanged" if one.moved is None else "changed", "moved_bytes": one.moved or 0}
 
 
-def _reported(name: str, result: HostReport | HostError) -> HostReport:
+def reported(name: str, result: HostReport | HostError) -> HostReport:
+    """The host's report, or one of why there is none."""
     if not isinstance(result, HostError):
         return result
     outcome = {errors.UNREACHABLE: "unreachable", errors.BLOCKED: "blocked"}.get(result.exit, "failed")

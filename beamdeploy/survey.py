@@ -114,7 +114,7 @@ def question(spec: Spec) -> Question:
     address, port = recipe.container.address, recipe.container.port
     return Question(
         name=recipe.name,
-        images=(spec.image.word,),
+        images=(spec.image.word, *spec.image.ids),
         model_dir=spec.host.model_dir,
         folders=recipe.folders,
         ports=(port,),

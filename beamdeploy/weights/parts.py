@@ -17,6 +17,7 @@ Say = Callable[[str, str], None]
 SECONDS = 7 * 24 * 3600
 # beamdeploy's own ticks, rsync's progress, and that of dd
 _DONE = re.compile(r"@@P (\d+)$|\s*([\d,]+)\s+\d+%|(\d+) bytes")
+_RECORDS = re.compile(r"\d+\+\d+ records")
 
 
 @dataclass(frozen=True)
@@ -68,5 +69,5 @@ def watched(session: Session, words: Sequence[str], load: Load, say: Say) -> Res
 
 def tail(text: str) -> str:
     """The end of what a part said, on one line, without its ticks."""
-    said = (line for line in text.splitlines() if line and not _DONE.match(line))
+    said = (line for line in text.splitlines() if line and not _DONE.match(line) and not _RECORDS.match(line))
     return " / ".join(said)[-600:]

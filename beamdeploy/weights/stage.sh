@@ -77,24 +77,36 @@ key() { # a key of this host for one staging; only its public half is told
     ssh-keygen -q -t ed25519 -N '' -C beamdeploy-stage -f "$at/key" >&2 && cat "$at/key.pub"
 }
 
-# A server of our own on a free port, for one key and one command, that ends with the connection which holds this. No
+quoted() { # words...: as one line of sh
+  for word in "$@"; do
+    printf "'%s' " "$(printf '%s\n' "$word" | sed "s/'/'\\\\''/g")"
+  done
+}
+
+# A server of our own on a free port, for one key and two commands, that ends with the connection which holds this. No
 # account's authorized_keys is touched.
-send() { # public-key folder
+send() { # public-key folder [image docker...]: files below the folder, or the image
   umask 077
   at=$at.$$
   sshd=$(command -v sshd || echo /usr/sbin/sshd)
   command -v rsync >/dev/null || { echo "error rsync is not installed on the source"; exit; }
   [ -x "$sshd" ] || { echo "error there is no sshd on the source"; exit; }
   mkdir -p "$at" && ssh-keygen -q -t ed25519 -N '' -f "$at/host" || { echo "error no key can be made"; exit; }
-  folder=$(printf %s "$2" | sed "s/'/'\\\\''/g")
+  authorized=$1 folder=$(quoted "$2")
+  shift 2
+  saving=false
+  [ $# -eq 0 ] || saving=$(image=$1 && shift && quoted "$@" save "$image")
   cat >"$at/serve" <<END
 set -f
+export PATH=$(quoted "$PATH") ${DOCKER_HOST:+DOCKER_HOST=$(quoted "$DOCKER_HOST")}
 case \$SSH_ORIGINAL_COMMAND in
-  'rsync --server --sender '*) cd '$folder' && exec rsync --server --sender \${SSH_ORIGINAL_COMMAND#rsync --server --sender } ;;
+  'rsync --server --sender '*) cd $folder && exec rsync --server --sender \${SSH_ORIGINAL_COMMAND#rsync --server --sender } ;;
   reached) echo reached ;;
+  'image zstd') $saving | zstd -q -1 -T0 -c ;;
+  image) $saving ;;
 esac
 END
-  printf '%s\n' "$1" >"$at/authorized"
+  printf '%s\n' "$authorized" >"$at/authorized"
   pam=no
   if [ "$(id -u)" = 0 ] && [ -e /etc/pam.d/sshd ]; then pam=yes; fi
   for try in 1 2 3 4 5 6 7 8; do
@@ -131,9 +143,18 @@ END
 
 # Take files from a sender: whole ones, in place; what an earlier run began is gone on with. All are hashed afterwards.
 receive() { # unfinished streams port user host-key addresses
-  umask 077
-  unfinished=$1 streams=$2 port=$3 user=$4 hostkey=$5 addresses=$6
+  unfinished=$1 streams=$2
   command -v rsync >/dev/null || { echo "rsync is not installed on this host"; exit 40; }
+  shift 2
+  reach "$@"
+  umask 022
+  watched "$unfinished" spread
+}
+
+# Write the configuration of ssh with the first address by which the sender is reached. Ends with 41 where there is none.
+reach() { # port user host-key addresses
+  umask 077
+  port=$1 user=$2 hostkey=$3 addresses=$4
   printf '* %s\n' "$hostkey" >"$at/known"
   reached=
   for address in $addresses; do
@@ -160,8 +181,6 @@ END
     fi
   done
   [ -n "$reached" ] || { cat "$at/said"; exit 41; }
-  umask 022
-  watched "$unfinished" spread
 }
 
 spread() { # over some connections at a time
@@ -221,6 +240,43 @@ push() { # folder unfinished ssh-configuration: from this machine to a host
   command -v rsync >/dev/null || { echo "rsync is not installed here"; exit 40; }
   umask 022
   rsync -t -s --append --no-compress --info=progress2 --no-human-readable --files-from="$at/names" -e "ssh -F $at/config" "$folder/" "target:$unfinished/"
+}
+
+packs() { # by what an image may be made smaller on its way
+  ! command -v zstd >/dev/null || echo zstd
+}
+
+# An image of the sender, into this host's docker. It is there as a whole or not at all, and is asked for by its id then.
+receive_image() { # port user host-key addresses how docker...
+  reach "$@"
+  trap 'rm -rf "$at"' EXIT
+  trap 'exit 143' TERM HUP INT
+  shift 4
+  how=$1
+  shift
+  ssh -F "$at/config" source "image${how:+ $how}" | unpack "$how" "$@"
+}
+
+unpack() { # how docker...; stdin: what docker save gave
+  how=$1
+  shift
+  case $how in zstd) zstd -dcq ;; *) cat ;; esac | counted | "$@" load --quiet
+}
+
+counted() {
+  if dd if=/dev/null of=/dev/null status=progress 2>/dev/null; then dd bs=1M status=progress; else cat; fi
+}
+
+push_image() { # how image ssh-configuration the-other-end's-command docker...: of this machine's docker
+  umask 077
+  how=$1 image=$2 command=$4
+  mkdir -p "$at" && printf '%s\n' "$3" >"$at/config" || exit 1
+  trap 'rm -r "$at"' EXIT
+  trap 'exit 143' TERM HUP INT
+  shift 4
+  "$@" save "$image" |
+    case $how in zstd) zstd -q -1 -T0 -c ;; *) cat ;; esac |
+    ssh -F "$at/config" target "$command"
 }
 
 export LC_ALL=C
