@@ -41,7 +41,9 @@ tools:
 	@if test -x scripts/install-test-tools && test -e /etc/debian_version && test "$$(id -u)" = 0; then \
 	    scripts/install-test-tools; fi
 
+# Bytecode first: where it may not be written, each of the thousand commands that the tests run would compile all of it.
 test: setup tools lint
+	$(BIN)/python -m compileall -q beamdeploy tests
 	$(BIN)/pytest $(PYTEST_FLAGS)
 
 format: setup

@@ -6,16 +6,15 @@ import json
 from dataclasses import replace
 
 from beamdeploy.daemon import wait_for_docker
-from beamdeploy.diagnose import docker_failure
-from beamdeploy.errors import FAILED, UNREACHABLE, HostError
+from beamdeploy.errors import FAILED, LOCKED, UNREACHABLE, HostError
 from beamdeploy.gpu_memory import wait_for_gpus
 from beamdeploy.label import NAME, read_labels
 from beamdeploy.plan import Plan
 from beamdeploy.preflight import KEPT
-from beamdeploy.ready import Say, log_tail, settle
+from beamdeploy.ready import Say, Waiting, log_tail, settle
 from beamdeploy.remote import Session
 from beamdeploy.render import Spec, render_again
-from beamdeploy.steps import USUALLY, Acted, Manner, carried, is_there
+from beamdeploy.steps import USUALLY, Acted, Manner, carried, is_there, must
 
 
 def act(session: Session, spec: Spec, plan: Plan, say: Say, manner: Manner = USUALLY) -> Acted:
@@ -33,6 +32,8 @@ def after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error: 
     """Bring the old server back if it was taken down; say what the state of the host is now."""
     if error.exit == UNREACHABLE:
         return told_too(error, "What was begun may go on there: beamdeploy status says what runs, apply completes it.")
+    if error.exit == LOCKED:
+        return error  # another run works here now
     if plan.fallback is None:
         return told_too(error, _left_as_it_is(done))
     try:
@@ -64,7 +65,7 @@ def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say)
     """Clear the failed one away, start the old one, and see it serve."""
     tail = cleared(session, spec, fallback, done, say)
     start_again(session, spec, fallback)
-    return f"{serves_again(session, spec, fallback, say)}{last_lines(tail, done)}"
+    return f"{serves_again(session, spec, fallback, done.manner.waiting, say)}{last_lines(tail, done)}"
 
 
 def cleared(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
@@ -76,21 +77,22 @@ def cleared(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) 
         tail = log_tail(session, spec, failed).rstrip()
         _put_away(session, spec, failed, keep=done.manner.keep_failed)
     if failed != fallback:
-        _must(session, spec, (*spec.host.docker_words, "rename", fallback, spec.recipe.name))
+        must(session, spec.host, (*spec.host.docker_words, "rename", fallback, spec.recipe.name), "restore")
     wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
     return tail
 
 
 def start_again(session: Session, spec: Spec, container: str) -> None:
     """Start what was stopped. HostError: docker does not."""
-    _must(session, spec, (*spec.host.docker_words, "start", container))
+    must(session, spec.host, (*spec.host.docker_words, "start", container), "restore")
 
 
 def end(session: Session, spec: Spec, seconds: int) -> None:
     """Stop whatever runs under the deployment's name."""
     running = is_there(session, spec.host, f"name=^/{spec.recipe.name}$", "status=running")
     if running is not None:
-        _must(session, spec, (*spec.host.docker_words, "stop", "-t", str(seconds), running), seconds + 60)
+        words = (*spec.host.docker_words, "stop", "-t", str(seconds), running)
+        must(session, spec.host, words, "restore", timeout=seconds + 60)
 
 
 def last_lines(tail: str, done: Acted) -> str:
@@ -102,34 +104,28 @@ def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
     """Remove the new server that failed; or stop it and keep it beside, in the place of one that was kept before."""
     docker = spec.host.docker_words
     if not keep:
-        _must(session, spec, (*docker, "rm", "--force", failed))
+        must(session, spec.host, (*docker, "rm", "--force", failed), "restore")
         return
     name = spec.recipe.name + KEPT
     before = is_there(session, spec.host, f"name=^/{name}$", f"label={NAME}={spec.recipe.name}")
     if before is not None:
-        _must(session, spec, (*docker, "rm", "--force", before))
-    _must(session, spec, (*docker, "stop", "-t", "10", failed))
-    _must(session, spec, (*docker, "rename", failed, name))
+        must(session, spec.host, (*docker, "rm", "--force", before), "restore")
+    must(session, spec.host, (*docker, "stop", "-t", "10", failed), "restore")
+    must(session, spec.host, (*docker, "rename", failed, name), "restore")
 
 
-def serves_again(session: Session, spec: Spec, fallback: str, say: Say) -> str:
+def serves_again(session: Session, spec: Spec, fallback: str, waiting: Waiting, say: Say) -> str:
     """What became of the old server, by its own spec out of its label."""
     words = (*spec.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", fallback)
     deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
     if deployed is None or not deployed.settings:
         return "The server that ran before was started again; its label does not say how to ask it."
     try:
-        proof = settle(session, render_again(deployed, spec.host), fallback, say)
+        proof = settle(session, render_again(deployed, spec.host), fallback, say, waiting)
     except HostError as error:
         what = error.problems[0].what.splitlines()[0]
         return f"The server that ran before was started again and does not answer yet ({what}): beamdeploy status."
     return f"The server that ran before was started again and answers ({proof.seconds:.1f} s)."
-
-
-def _must(session: Session, spec: Spec, words: tuple[str, ...], timeout: int = 120) -> None:
-    result = session.run(words, timeout=timeout)
-    if not result.ok:
-        raise HostError(docker_failure(result, f"{spec.host.name}: restore"))
 
 
 def told_too(error: HostError, sentence: str) -> HostError:

@@ -13,15 +13,13 @@ from beamdeploy.engines import facts_of
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.fleet import each, waves
 from beamdeploy.inventory import Host
-from beamdeploy.joined import deployments
 from beamdeploy.lock import Lock
 from beamdeploy.outcome import HostReport, Report
-from beamdeploy.plan import without
 from beamdeploy.ranks import placed
 from beamdeploy.recipe import Recipe
 from beamdeploy.render import Spec, render
 from beamdeploy.run import Run, SayHost
-from beamdeploy.survey import Options, Planned, Seen, look_at_all, only_look_at_all, together
+from beamdeploy.survey import Options, Planned, Seen, deployments, look_at_all, only_look_at_all, together
 
 if TYPE_CHECKING:
     from beamdeploy.steps import Acted
@@ -71,6 +69,8 @@ def drift(specs: tuple[Spec, ...], options: Options, ignore: Iterable[str], say:
 
     `ignore`: settings that may differ, as patterns ("docker.*").
     """
+    from beamdeploy.plan import without
+
     patterns = tuple(ignore)
     with ExitStack() as stack:
         looked = only_look_at_all(specs, options, Run(stack, say, options.forks))

@@ -80,7 +80,11 @@ class InputError(BeamdeployError):
 
 
 class HostError(BeamdeployError):
-    """A host could not be reached or refused. `exit` is UNREACHABLE, FAILED, LOCKED or NOT_READY."""
+    """A host could not be reached or refused. `exit` is UNREACHABLE, FAILED, LOCKED or NOT_READY.
 
-    def __init__(self, problem: Problem, *, exit: int = FAILED) -> None:
+    `final`: no later try mends it, such as a host key that has changed.
+    """
+
+    def __init__(self, problem: Problem, *, exit: int = FAILED, final: bool = False) -> None:
         super().__init__((problem,), exit=exit)
+        self.final = final

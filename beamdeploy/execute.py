@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from beamdeploy import errors, recap
 from beamdeploy.act import act
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.hooks import run_hook
-from beamdeploy.hostlock import locked
-from beamdeploy.imprint import past_of
+from beamdeploy.hooks import facts_of, run_hook
+from beamdeploy.hostlock import OUTLIVES, HostLock, locked
+from beamdeploy.imprint import past_of, usual_phases
+from beamdeploy.lasting import Regain
 from beamdeploy.look.facts import Past
 from beamdeploy.outcome import HostReport
 from beamdeploy.plan import Plan, plan_apply
+from beamdeploy.ready import Waiting
 from beamdeploy.record import Entry, append
+from beamdeploy.regain import WITHIN, WayBack
+from beamdeploy.remote import Session
+from beamdeploy.remote.renewable import Renewable
 from beamdeploy.render import Spec
 from beamdeploy.run import Run, now, started_by, to_look
-from beamdeploy.smoke import summary
+from beamdeploy.smoke import Say, summary
 from beamdeploy.startup import decisions
-from beamdeploy.steps import Acted, Manner, facts_of
+from beamdeploy.steps import Acted, Manner
 from beamdeploy.survey import Options, Planned, looked
 from beamdeploy.survey import facts_of as look_again
 
 _PAUSES = (2.0, 5.0, 15.0)
 """Seconds between attempts to reach a host again that went away during a pull."""
-_LOCK_OUTLIVES = 40.0
-"""Seconds: a lock ends 30 s after the last heartbeat of a connection that just vanished."""
 _BY_ITSELF = ("pull", "start", "settle")
 """Steps that may turn out to be needless between the plan and the deed."""
 _DONE = {
@@ -52,13 +54,13 @@ def execute(planned: Planned, options: Options, run: Run) -> Acted:
     name = planned.spec.host.name
     say = run.sayer(name)
     try:
-        return _carry_out(planned, options, say)
+        return _carry_out(planned, options, run)
     except HostError as error:
         if error.exit != errors.UNREACHABLE or run.phases.get(name) != "pull":
             raise
     say("connect", "again: the connection was lost during the pull")
-    patient = replace(options, lock_wait=options.lock_wait + _LOCK_OUTLIVES)
-    return _carry_out(_looked_again(planned, options, run), patient, say)
+    patient = replace(options, lock_wait=options.lock_wait + OUTLIVES)
+    return _carry_out(_looked_again(planned, options, run), patient, run)
 
 
 def report(planned: Planned, result: Acted | HostError) -> HostReport:
@@ -80,15 +82,37 @@ def report(planned: Planned, result: Acted | HostError) -> HostReport:
     return HostReport(plan.host, outcome, errors.DONE, _done(spec, plan, result), details, told)
 
 
-def _carry_out(planned: Planned, options: Options, say: Callable[[str, str], None]) -> Acted:
+def _carry_out(planned: Planned, options: Options, run: Run) -> Acted:
     """The plan under the host's lock, and its record. HostError: a step failed, or the world has moved."""
-    spec, session = planned.spec, planned.session
+    spec, session = planned.spec, Renewable(planned.session)
+    say = run.sayer(spec.host.name)
     if not planned.plan.writes:
-        return act(session, spec, planned.plan, say)
-    with locked(session, spec.recipe.name, owner_of(spec, options), wait=options.lock_wait, say=say):
+        return act(
+            session, spec, planned.plan, say, Manner(waiting=Waiting(_regainer(session, None, spec, options, run)))
+        )
+    with locked(session, spec.recipe.name, owner_of(spec, options), wait=options.lock_wait, say=say) as lock:
         say("look", "again, under the lock")
-        again = unmoved(planned.plan, plan_apply(spec, look_again(to_look(session), spec, planned.secrets)))
-        return _recorded(replace(planned, plan=again), options, say)
+        facts = look_again(to_look(session), spec, planned.secrets)
+        again = unmoved(planned.plan, plan_apply(spec, facts))
+        waiting = Waiting(_regainer(session, lock, spec, options, run), usual_phases(facts))
+        manner = Manner(planned.secrets, options.keep_failed, waiting=waiting)
+        return _recorded(replace(planned, plan=again, session=session), options, manner, say)
+
+
+def _regainer(session: Renewable, lock: HostLock | None, spec: Spec, options: Options, run: Run) -> Regain:
+    """The way back to a host that is lost while its server loads, with its lock where the plan has one."""
+    say = run.sayer(spec.host.name)
+
+    def opened() -> Session:
+        return run.opened_again(spec.host, accept_new=options.accept_new)
+
+    def taken_up(again: Session) -> None:
+        if lock is not None:
+            lock.retake(again, say)
+        session.renew(again)
+
+    within = min(WITHIN, float(spec.recipe.ready.timeout))
+    return WayBack(opened, taken_up, say, "the server goes on there", within).regainer()
 
 
 def _looked_again(planned: Planned, options: Options, run: Run) -> Planned:
@@ -149,16 +173,11 @@ def owner_of(spec: Spec, options: Options) -> str:
     return f"{started_by()} since {now()}: {options.action} {spec.recipe.file}"
 
 
-def manner_of(planned: Planned, options: Options) -> Manner:
-    """How this plan is carried out."""
-    return Manner(planned.secrets, options.keep_failed)
-
-
-def _recorded(planned: Planned, options: Options, say: Callable[[str, str], None]) -> Acted:
+def _recorded(planned: Planned, options: Options, manner: Manner, say: Say) -> Acted:
     """Act, and write down how it ended; a record that cannot be written is a warning."""
     since = Since()
     try:
-        done = act(planned.session, planned.spec, planned.plan, say, manner_of(planned, options))
+        done = act(planned.session, planned.spec, planned.plan, say, manner)
         return finished(planned, done, options, since)
     except HostError as error:
         raise broken(planned, error, options, since) from error
@@ -189,7 +208,11 @@ def _past(planned: Planned, done: Acted) -> Past | None:
     except HostError:
         return None
     container = next((each for each in facts.containers if each.id == done.container), None)
-    return past_of(container, facts, done.took) if container is not None else None
+    if container is None:
+        return None
+    # of a start that was followed from its begin
+    phases = done.proof.phases if done.proof is not None and {"run", "start"} & set(done.took) else {}
+    return replace(past_of(container, facts, done.took), phases=phases)
 
 
 def _entry(planned: Planned, options: Options, since: Since, ended: Acted | HostError) -> Entry:
@@ -203,6 +226,7 @@ def _entry(planned: Planned, options: Options, since: Since, ended: Acted | Host
         seconds=round(time.monotonic() - since.clock, 1),
         digest=spec.digest,
         image=spec.image.word,
+        ids=spec.image.ids,
         words=spec.words,
         recipe=spec.recipe.source,
         settings=spec.settings,
@@ -210,7 +234,11 @@ def _entry(planned: Planned, options: Options, since: Since, ended: Acted | Host
     )
     if isinstance(ended, HostError):
         return replace(made, outcome="failed", error=ended.problems[0].what)
-    return replace(made, container=ended.container, completion=ended.proof.text if ended.proof else "")
+    proof = ended.proof
+    if proof is None:
+        return replace(made, container=ended.container)
+    decided = asdict(proof.decided) if proof.decided else {}
+    return replace(made, container=ended.container, completion=proof.text, decided=decided, phases=dict(proof.phases))
 
 
 def _done(spec: Spec, plan: Plan, result: Acted) -> str:

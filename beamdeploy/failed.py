@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from beamdeploy import caches
 from beamdeploy.errors import DONE, InputError, Problem
 from beamdeploy.outcome import Report
 
@@ -46,6 +47,5 @@ def _noted(inventory: str | None, environ: Mapping[str, str]) -> Iterable[str]:
 
 
 def _file(inventory: str | None, environ: Mapping[str, str]) -> Path:
-    cache = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     where = os.path.abspath(inventory) if inventory and os.path.exists(inventory) else inventory or ""
-    return Path(cache) / "beamdeploy" / "failed" / hashlib.sha256(where.encode()).hexdigest()[:32]
+    return caches.folder(environ) / "failed" / hashlib.sha256(where.encode()).hexdigest()[:32]

@@ -71,7 +71,8 @@ def _chosen(found: tuple[Entry, ...], number: int | None) -> Entry | None:
 
 
 def _deployed(entry: Entry) -> Deployed:
-    return Deployed(entry.name, entry.digest, without_labels(entry.words), entry.recipe, entry.settings)
+    words = without_labels(entry.words)
+    return Deployed(entry.name, entry.digest, words, entry.recipe, entry.settings, entry.ids)
 
 
 def _nothing(host: Host, number: int | None) -> Problem:

@@ -9,9 +9,25 @@ from collections.abc import Mapping
 
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.inventory import Host
+from beamdeploy.render import Spec
 
 SECONDS = 300
 """A hook that takes longer has failed."""
+
+
+def facts_of(spec: Spec, container: str | None) -> Mapping[str, object]:
+    """What a hook is told."""
+    published = spec.recipe.container
+    return {
+        "host": spec.host.name,
+        "name": spec.recipe.name,
+        "model": spec.recipe.model.served_name,
+        "address": spec.host.address or spec.host.name,
+        "endpoint": f"{published.address}:{published.port}",
+        "digest": spec.digest,
+        "image": spec.image.word,
+        "container": container or "",
+    }
 
 
 def run_hook(host: Host, when: str, facts: Mapping[str, object]) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
 
 
 @dataclass(frozen=True)
 class ImageRef:
-    """An image: by `digest` in a registry's repository `name`, by `tag`, or by local `id` ("sha256:…")."""
+    """An image: by `digest` in a registry's repository `name`, by `tag`, or by local `id` ("sha256:…").
+
+    `ids`: the ids that the image of this digest has on a host, as far as a lock says: those of its configs (or, in
+    containerd's store, manifests). They are hashes of the content, so that a host's image with one of them is it.
+    """
 
     name: str = ""
     tag: str | None = None
     digest: str | None = None
     id: str | None = None
+    ids: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def word(self) -> str:
@@ -29,6 +34,11 @@ class ImageRef:
     @property
     def pinned(self) -> bool:
         return self.digest is not None or self.id is not None
+
+    @property
+    def known_ids(self) -> tuple[str, ...]:
+        """All ids that prove it."""
+        return (self.id,) if self.id is not None else self.ids
 
     def at(self, digest: str) -> ImageRef:
         """The same repository's image with this digest."""

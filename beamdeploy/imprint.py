@@ -43,6 +43,11 @@ def usual_seconds(facts: Facts, *kinds: str) -> float | None:
     return known[len(known) // 2] if known else None
 
 
+def usual_phases(facts: Facts) -> Mapping[str, float]:
+    """The phases of the last start here that was followed (`Past.phases`); empty: there was none."""
+    return next((past.phases for past in reversed(facts.past) if past.phases), {})
+
+
 def mark(weights: Weights) -> str:
     """A short name for what lies in a folder: names, sizes, link targets and the small texts."""
     files = sorted((file.name, file.size, file.target or "") for file in weights.files)

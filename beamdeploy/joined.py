@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from beamdeploy.errors import Problem
@@ -10,11 +10,6 @@ from beamdeploy.plan import Plan, Step, restart_steps
 from beamdeploy.render import Spec
 
 _BEGIN = ("run", "start")
-
-
-def deployments(specs: Iterable[Spec]) -> tuple[tuple[str, ...], ...]:
-    """The hosts of each deployment, by rank; a host that serves alone is one of its own."""
-    return tuple(dict.fromkeys(spec.rank.hosts if spec.rank else (spec.host.name,) for spec in specs))
 
 
 def joined(specs: Mapping[str, Spec], plans: Mapping[str, Plan], absent: Mapping[str, str]) -> dict[str, Plan]:

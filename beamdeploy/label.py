@@ -30,13 +30,17 @@ _NOT_IN_WORDS_PATHS = ("container.stop_timeout", "engine.catalog", "engine.unver
 
 @dataclass(frozen=True)
 class Deployed:
-    """What a container was made from: enough to say what differs, and to make it again without a file."""
+    """What a container was made from: enough to say what differs, and to make it again without a file.
+
+    `ids`: those of its image, as far as a lock said and the history holds; labels do not tell them.
+    """
 
     name: str
     digest: str
     words: tuple[str, ...]
     recipe: Mapping[str, Any]
     settings: Mapping[str, Any]
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

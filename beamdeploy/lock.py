@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +92,17 @@ def locked(ref: ImageRef, lock: Lock) -> ImageRef:
     if lock.reference is None or lock.digest is None:
         return ref
     if fits_image(ref, lock):
-        return ref.at(lock.digest)
+        return with_ids(ref.at(lock.digest), lock)
     what = f"the lock is stale: it was written for {lock.reference}, the recipe names {_said(ref)}"
     raise InputError([Problem(what, "Write it anew: beamdeploy lock RECIPE", file=lock.file)])
+
+
+def with_ids(ref: ImageRef, lock: Lock) -> ImageRef:
+    """`ref` with the ids that the lock knows for its digest."""
+    if ref.digest is None or ref.digest != lock.digest or ref.name != parse_reference(str(lock.reference)).name:
+        return ref
+    found = (each for one in lock.platforms.values() for each in (one[1], one[0]))
+    return replace(ref, ids=tuple(each for each in (*found, lock.digest) if each))
 
 
 def locked_weights(recipe: Recipe, lock: Lock) -> Mapping[str, LockedFolder]:

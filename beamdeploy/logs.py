@@ -1,27 +1,41 @@
-"""The log of a deployment, line by line, from one host or many."""
+"""The log of a deployment, line by line, from one host or many; following goes on over connections that are lost."""
 
 from __future__ import annotations
 
+import math
+import re
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from itertools import chain, repeat
 
 from beamdeploy import errors
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.fleet import each
 from beamdeploy.inventory import Host
 from beamdeploy.label import NAME
+from beamdeploy.lasting import lasting
 from beamdeploy.outcome import HostReport, Report
+from beamdeploy.regain import WayBack
 from beamdeploy.remote import Session, open_session
-from beamdeploy.run import told
+from beamdeploy.remote.renewable import Renewable
+from beamdeploy.run import SayHost, told
 from beamdeploy.steps import is_there
 
 _LONGEST = 30 * 24 * 3600
 """Seconds that a log may be followed."""
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) ?")
+_OVERLAP = timedelta(seconds=1)
+"""stdout and stderr are stamped each by itself, so a line may stand after a younger one."""
+_MOST_IN_OVERLAP = 20_000
 
 
 def logs(
     hosts: Iterable[Host],
     name: str,
     line: Callable[[str, str], None],
+    say: SayHost,
     *,
     tail: int | None,
     follow: bool,
@@ -30,9 +44,21 @@ def logs(
     """Hand over every line as (host, text). The report says on which hosts there was no log."""
     by_name = {host.name: host for host in hosts}
 
+    def opened(host: str) -> Session:
+        return open_session(by_name[host], accept_new=accept_new)
+
     def work(host: str) -> tuple[Problem, ...]:
-        with open_session(by_name[host], accept_new=accept_new) as session:
-            _show(session, by_name[host], name, lambda text: line(host, text), tail=tail, follow=follow)
+        with Renewable(opened(host)) as session:
+            container = _container(session, name)
+            if follow:
+                way = WayBack(
+                    lambda: opened(host), session.renew, lambda *event: say(host, *event), "the log goes on there"
+                )
+                _follow(session, container, lambda text: line(host, text), tail, way)
+            else:
+                wanted = ("--tail", str(tail)) if tail is not None else ()
+                words = (*session.host.docker_words, "logs", *wanted, container)
+                session.follow(words, lambda text: line(host, text), timeout=600)
             return told(session)
 
     results = each(by_name, work)
@@ -40,16 +66,60 @@ def logs(
     return Report("Logs", errors.worst(report.exit for report in reports), reports)
 
 
-def _show(
-    session: Session, host: Host, name: str, line: Callable[[str], None], *, tail: int | None, follow: bool
-) -> None:
-    container = is_there(session, host, f"name=^/{name}$", f"label={NAME}={name}")
+class Stamped:
+    """Hands over the lines of a log that comes with docker's time stamps, without them, and each only once."""
+
+    def __init__(self, line: Callable[[str], None]) -> None:
+        self._line = line
+        self._stamp = ""
+        self._first = ""
+        self._newest = ""
+        self._recent: deque[tuple[str, str]] = deque(maxlen=_MOST_IN_OVERLAP)
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def take(self, text: str) -> None:
+        """One line; a part after a carriage return has the stamp of the line that it is of."""
+        found = _STAMP.match(text)
+        self._stamp, text = (found[1], text[found.end() :]) if found else (self._stamp, text)
+        piece = (self._stamp, text)
+        if self._seen[piece] > 0:
+            self._seen[piece] -= 1
+            return
+        self._first = self._first or self._stamp
+        self._newest = max(self._newest, self._stamp)
+        self._recent.append(piece)
+        if text:
+            self._line(text)
+
+    def again(self) -> str | None:
+        """From when on to ask after a gap, as docker takes times; None: no line came yet."""
+        if not self._newest:
+            return None
+        first, newest = (datetime.fromisoformat(stamp) for stamp in (self._first, self._newest))
+        begin = max(first, newest - _OVERLAP).isoformat()
+        self._seen = Counter(piece for piece in self._recent if piece[0][:19] >= begin[:19])
+        return begin
+
+
+def _container(session: Session, name: str) -> str:
+    container = is_there(session, session.host, f"name=^/{name}$", f"label={NAME}={name}")
     if container is None:
-        raise HostError(
-            Problem(f"there is no deployment named {name}", "beamdeploy status shows what runs.", host.name)
-        )
-    wanted = (*(("--tail", str(tail)) if tail is not None else ()), *(("--follow",) if follow else ()))
-    session.follow((*host.docker_words, "logs", *wanted, container), line, timeout=_LONGEST if follow else 600)
+        what = f"there is no deployment named {name}"
+        raise HostError(Problem(what, "beamdeploy status shows what runs.", session.host.name))
+    return container
+
+
+def _follow(session: Session, container: str, line: Callable[[str], None], tail: int | None, way: WayBack) -> None:
+    """To the end of the log. HostError: the host does not come back."""
+    lines, began = Stamped(line), time.monotonic()
+    begins = chain([("--tail", "all" if tail is None else str(tail))], repeat(None))
+
+    def follow() -> None:
+        later = ("--since", lines.again() or f"{math.ceil(time.monotonic() - began)}s")
+        words = (*session.host.docker_words, "logs", "--timestamps", *(next(begins) or later), "--follow", container)
+        session.follow(words, lines.take, timeout=_LONGEST)
+
+    lasting(session, follow, way.regainer())
 
 
 def _report(host: str, result: HostError | tuple[Problem, ...]) -> HostReport:

@@ -11,7 +11,7 @@ from beamdeploy.imprint import edits, served, usual_seconds
 from beamdeploy.inventory import Host
 from beamdeploy.label import Change, changes, read_labels
 from beamdeploy.look.facts import Container, Facts
-from beamdeploy.preflight import PREVIOUS, image_there, kept, name_problems, own, preflight, previous
+from beamdeploy.preflight import PREVIOUS, image_there, kept, name_problems, own, preflight, previous, run_word
 from beamdeploy.probe import SECONDS as PROBE_TIMEOUT
 from beamdeploy.probe import probe_words
 from beamdeploy.render import Spec
@@ -80,7 +80,7 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
     if blocking:
         return Plan(host, "blocked", changes=differing, problems=blocking, notes=notes)
     aside = previous(spec.recipe.name, facts.containers)
-    outcome, steps, fallback = _steps(spec, facts, current, aside)
+    outcome, steps, fallback = _steps(_runnable(spec, facts), facts, current, aside)
     costs = {each.path: _cost(each.path, spec, facts) for each in differing}
     return Plan(
         host,
@@ -130,6 +130,15 @@ def is_ready(spec: Spec, facts: Facts) -> bool:
         and models.status == 200
         and f'"{spec.recipe.model.served_name}"' in models.body
     )
+
+
+def _runnable(spec: Spec, facts: Facts) -> Spec:
+    """The spec in words that run the image which is there; what identifies it stays as it is."""
+    image = image_there(spec, facts)
+    if image is None or run_word(spec.image, image) == spec.image.word:
+        return spec
+    word = spec.image.word
+    return replace(spec, words=tuple(run_word(spec.image, image) if each == word else each for each in spec.words))
 
 
 def _steps(

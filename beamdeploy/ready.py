@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -13,13 +13,14 @@ from beamdeploy.diagnose import explain
 from beamdeploy.endpoint import Answer, ask
 from beamdeploy.engines.log import shared_log
 from beamdeploy.errors import FAILED, NOT_READY, HostError, Problem
+from beamdeploy.lasting import Regain, give_up, lasting
 from beamdeploy.remote import Session
 from beamdeploy.render import Spec
-from beamdeploy.startup import READY, Decided, State, Verdict, limit_passed, verdict
+from beamdeploy.startup import READY, Decided, State, Verdict, limit_passed, seconds_left, verdict
 from beamdeploy.watch import Moment, Running, Watch, log_text, running
 
 Say = Callable[[str, str], None]
-"""Progress: (phase, detail)."""
+"""Progress: (phase, detail). What stands after a tab in the detail moves within the phase, and is no news by itself."""
 
 TAIL = 40
 _PAUSE = 0.5
@@ -38,21 +39,48 @@ class Proof:
     seconds: float
     decided: Decided | None = None
     """What the engine settled on while it started; None: the start was not followed."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Phase of the start → seconds after which it was entered; none where the start was not followed."""
 
 
-def settle(session: Session, spec: Spec, container: str, say: Say) -> Proof:
+@dataclass(frozen=True)
+class Waiting:
+    """How a start is waited for. `regain`: what brings a lost connection back; `usual`: `Proof.phases` of last time."""
+
+    regain: Regain = give_up
+    usual: Mapping[str, float] = field(default_factory=dict)
+
+
+AS_USUAL = Waiting()
+
+
+def settle(session: Session, spec: Spec, container: str, say: Say, waiting: Waiting = AS_USUAL) -> Proof:
     """Wait until the container's server is ready, lists the model, and completes a request.
 
+    The server loads whether it is watched or not, so a connection that is lost may be regained.
     HostError: it ended (FAILED), or it is not ready in time or answers wrongly (NOT_READY).
     """
-    decided = _wait_until_ready(session, spec, container, say)
+    watch = Watch(spec.engine.name, "", time.monotonic())
+
+    def proven() -> Proof:
+        _wait_until_ready(session, spec, container, _Teller(say, waiting.usual), watch)
+        seconds = round(time.monotonic() - watch.state.started, 1)
+        proof = _proof(session, spec, container, say)
+        if not watch.state.last:
+            return proof
+        return replace(proof, decided=watch.state.decided, phases={READY: seconds, **dict(watch.state.entered)})
+
+    return lasting(session, proven, waiting.regain)
+
+
+def _proof(session: Session, spec: Spec, container: str, say: Say) -> Proof:
     say("models", f"asking for {spec.recipe.model.served_name}")
     problem = model_problem(spec, _ask(session, spec, "/v1/models"))
     if problem is not None:
         raise _not_ready(problem, spec, "models")
     say("completion", "one request with the recipe's values")
     try:
-        return replace(complete(session, spec), decided=decided)
+        return complete(session, spec)
     except HostError as error:
         raise _explained(session, spec, container, error) from error
 
@@ -109,35 +137,52 @@ class _Answered(Exception):
     """The server is ready: ends the following of its log."""
 
 
-def _wait_until_ready(session: Session, spec: Spec, container: str, say: Say) -> Decided | None:
-    """What the engine decided while it started; None: it was ready at once."""
-    started = time.monotonic()
+@dataclass(frozen=True)
+class _Teller:
+    """Says how far a start is. `usual`: see `Waiting`."""
+
+    say: Say
+    usual: Mapping[str, float]
+
+    def __call__(self, state: State, stands: Verdict, now: float) -> None:
+        """ "target weights 12/64 (19 %), about 4 min left, as last time" """
+        left = seconds_left(state, now, self.usual)
+        by = ", as last time" if READY in self.usual and state.phase in self.usual else ""
+        slow = ", slow" if stands.word == "slow" else ""
+        moving = f"{state.said.removeprefix(state.phase)}{f', {_about(left)}{by}' if left else ''}{slow}"
+        self.say("loading", f"{state.phase}\t{moving}")
+
+
+def _about(seconds: float) -> str:
+    """ "about 40 s left" """
+    return f"about {max(10, round(seconds, -1)):.0f} s left" if seconds < 90 else f"about {seconds / 60:.0f} min left"
+
+
+def _wait_until_ready(session: Session, spec: Spec, container: str, tell: _Teller, watch: Watch) -> None:
+    """Follow the log, and what was seen of it stays in `watch`."""
     docker = spec.host.docker_words
-    watch: Watch | None = None
     while True:
         found = running(session, docker, container)
         _check_alive(session, spec, container, found)
-        if watch is None or watch.since != found.since:
-            watch = Watch(spec.engine.name, found.since, started)
-        moment = _moment(session, spec, container, say, found.since)
+        watch.of_run(found.since)
+        moment = _moment(session, spec, container, tell, found.since)
         try:
             if _is_ready(session, spec):
                 raise _Answered
             watch.follow(session, docker, container, spec.gpus, moment, timeout=spec.recipe.ready.timeout + 60)
             moment(watch.state, True)
         except _Answered:
-            return watch.state.decided if watch.state.last else None
+            return
         time.sleep(_PAUSE)  # its log ended and it may live: it restarts, or its log driver cannot be read
 
 
-def _moment(session: Session, spec: Spec, container: str, say: Say, since: str) -> Moment:
+def _moment(session: Session, spec: Spec, container: str, tell: _Teller, since: str) -> Moment:
     """Say how far it is; ask whether it is ready when its log says so, and every second or two."""
     limits, ticks = spec.recipe.ready, count()
 
     def moment(state: State, tick: bool) -> None:
         now = time.monotonic()
-        stands = verdict(state, now, limits)
-        say("loading", _detail(state, stands))
+        tell(state, verdict(state, now, limits), now)
         due = state.phase == READY if not tick else next(ticks) % 2 == 0 or now - state.started < _EAGER
         if due and _is_ready(session, spec):
             raise _Answered
@@ -146,12 +191,6 @@ def _moment(session: Session, spec: Spec, container: str, say: Say, since: str) 
             raise _too_slow(session, spec, container, since, state, passed, now)
 
     return moment
-
-
-def _detail(state: State, stands: Verdict) -> str:
-    """ "target weights 12/64 (19 %), about 4 min left" """
-    left = f"about {round(stands.left / 60)} min left" if stands.left and stands.left > 90 else ""
-    return ", ".join(part for part in (state.said, left, "slow" if stands.word == "slow" else "") if part)
 
 
 def _is_ready(session: Session, spec: Spec) -> bool:

@@ -6,13 +6,16 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from difflib import unified_diff
+from typing import TYPE_CHECKING
 
 from beamdeploy import errors
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.label import without_labels
 from beamdeploy.outcome import HostReport, PlanLine, Report
-from beamdeploy.plan import Plan, Step
 from beamdeploy.render import Spec
+
+if TYPE_CHECKING:
+    from beamdeploy.plan import Plan, Step
 
 _MARKS = {"stop": "-", "remove": "-", "remove image": "-", "set aside": "~", "pull": "+", "run": "+", "start": "+"}
 _OUTCOMES = {

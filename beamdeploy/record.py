@@ -33,6 +33,7 @@ class Entry:
     seconds: float
     digest: str = ""
     image: str = ""
+    ids: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -40,6 +41,10 @@ class Entry:
     container: str | None = None
     completion: str = ""
     error: str = ""
+    decided: Mapping[str, Any] = field(default_factory=dict)
+    """What the engine settled on by itself (`startup.Decided`); empty where its start was not followed."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Phase of its start → seconds after which it was entered."""
     past: Past | None = None
     """What the next look is told of this run; None: that it was, and how it ended."""
 
@@ -74,6 +79,6 @@ def _entries(text: str) -> Iterator[Entry]:
         try:
             told: dict[str, Any] = json.loads(line)
             data: dict[str, Any] = {key: value for key, value in told.items() if key in known}
-            yield Entry(**{**data, "words": tuple(data["words"]), "past": None})
+            yield Entry(**{**data, "words": tuple(data["words"]), "ids": tuple(data.get("ids", ())), "past": None})
         except (ValueError, TypeError, AttributeError, KeyError):
             continue

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,13 +14,13 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from beamdeploy import ranks
+from beamdeploy import __version__, caches, ranks
 from beamdeploy.engines import EngineFacts, facts_of, foreign
 from beamdeploy.errors import InputError, Problem
 from beamdeploy.image import ImageRef, parse_reference
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, label_words, settings_of
-from beamdeploy.lock import Lock, LockedFolder, locked, locked_weights
+from beamdeploy.lock import Lock, LockedFolder, locked, locked_weights, with_ids
 from beamdeploy.ranks import Rank
 from beamdeploy.recipe import Recipe, build
 
@@ -79,7 +80,7 @@ def render(
     problems = tuple(_host_problems(recipe, host))
     if problems:
         raise InputError(problems)
-    image = locked(recipe.image, lock) if lock and not recipe.image.pinned else recipe.image
+    image = _image(recipe, lock)
     engine = facts_of(recipe.source["engine"])
     words, used = _words(recipe, host, engine, image, templates, rank)
     digest = digest_of_words(words)
@@ -90,12 +91,19 @@ def render(
     return Spec(host, recipe, engine, image, _labelled(deployed), digest, settings, used, weights, rank)
 
 
+def _image(recipe: Recipe, lock: Lock | None) -> ImageRef:
+    if lock is None:
+        return recipe.image
+    return with_ids(recipe.image, lock) if recipe.image.pinned else locked(recipe.image, lock)
+
+
 def render_again(deployed: Deployed, host: Host) -> Spec:
     """The spec that a deployment was made from, out of its label or its record: no file and no template is needed."""
     recipe = build(deployed.recipe)
     settings = deployed.settings
     image = str(settings["image"])
-    ref = ImageRef(id=image) if image.startswith("sha256:") else parse_reference(image)
+    named = ImageRef(id=image) if image.startswith("sha256:") else parse_reference(image)
+    ref = replace(named, ids=deployed.ids)
     there = replace(host, model_dir=settings["inventory.model_dir"], gpus=tuple(settings["inventory.gpus"]))
     labelled = _labelled(deployed)
     engine, rank = facts_of(recipe.source["engine"]), ranks.rank_of(settings)
@@ -216,14 +224,17 @@ def _one_word(value: object) -> str:
 
 @cache
 def _environment(templates: str | None) -> Environment:
-    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2 import FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     package = files("beamdeploy")
     folders = [*([templates] if templates else []), str(package / "templates"), str(package / "engines")]
     folders += map(str, foreign())
+    # compiling ours takes as long as all rules of a recipe
+    compiled = caches.made(os.environ, f"templates-{__version__}")
     return ImmutableSandboxedEnvironment(
         loader=FileSystemLoader(folders),
+        bytecode_cache=FileSystemBytecodeCache(str(compiled)) if compiled else None,
         undefined=StrictUndefined,
         finalize=_one_word,
         trim_blocks=True,

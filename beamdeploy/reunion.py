@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from beamdeploy.act import cleared, end, last_lines, serves_again, start_again, told_too, touched
 from beamdeploy.errors import UNREACHABLE, HostError
 from beamdeploy.fleet import each
-from beamdeploy.ready import Say
+from beamdeploy.ready import AS_USUAL, Say
 from beamdeploy.steps import Acted
 from beamdeploy.survey import Planned
 
@@ -82,7 +82,7 @@ def _started(
 
     def answer(name: str) -> str:
         planned = there[name]
-        return serves_again(planned.session, planned.spec, str(planned.plan.fallback), say(name))
+        return serves_again(planned.session, planned.spec, str(planned.plan.fallback), AS_USUAL, say(name))
 
     started = each(there, start)
     stayed = [f"{name} ({error.problems[0].what})" for name, error in started.items() if isinstance(error, HostError)]

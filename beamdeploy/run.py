@@ -42,6 +42,13 @@ class Run:
         self.stack.callback(session.close)
         return session
 
+    def opened_again(self, host: Host, *, accept_new: bool) -> Session:
+        """Another one in place of a session that was lost; a bastion that has failed is asked anew."""
+        self.gates.hope()
+        session = open_session(host, accept_new=accept_new, gates=self.gates)
+        self.stack.callback(session.close)
+        return session
+
     def opened_to_look(self, host: Host, *, accept_new: bool) -> ReadOnly:
         """The same for a command that must not change the host: nothing that could write passes."""
         return to_look(self.opened(host, accept_new=accept_new))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beamdeploy.errors import HostError, InputError, Problem
-from beamdeploy.look.facts import Secrets
 from beamdeploy.recipe import Recipe
 from beamdeploy.remote import Looker, Session
+
+if TYPE_CHECKING:
+    from beamdeploy.look.facts import Secrets
 
 # $1 folder; stdin: lines NAME=VALUE; then $2… pairs of NAME and a file of the host.
 _ENV = """
@@ -57,6 +60,8 @@ def given(recipe: Recipe, environ: Mapping[str, str]) -> str:
 
 def compare(session: Looker, recipe: Recipe, text: str) -> Secrets:
     """What the host has against `text` and the host's own files. HostError: it cannot be told."""
+    from beamdeploy.look.facts import Secrets
+
     result = session.script(COMPARE, _arguments(session, recipe), timeout=60, stdin=text.encode())
     state, used_by = [*result.out.split(), "", ""][:2]
     if not result.ok or state not in ("same", "rotated", "absent"):

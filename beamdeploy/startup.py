@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from beamdeploy.engines.log import EngineLog, Phase, engine_logs
@@ -39,8 +39,9 @@ class Decided:
 class State:
     """A start so far. Times are seconds of one clock; `done` of `total` are of this phase, `percent` too.
 
-    `passed`: the phases that were entered, of the target and of the drafter apart; `begun`, `ended`: checkpoints that
-    ranks began and ended to read; `memory_mib`: the most that the GPUs were seen to hold.
+    `passed`: the phases that were entered, of the target and of the drafter apart; `entered`: when after the start each
+    was entered first; `begun`, `ended`: checkpoints that ranks began and ended to read; `memory_mib`: the most that the
+    GPUs were seen to hold.
     """
 
     engine: str
@@ -55,6 +56,7 @@ class State:
     begun: int = 0
     ended: int = 0
     passed: frozenset[tuple[str, bool]] = frozenset()
+    entered: tuple[tuple[str, float], ...] = (("container", 0.0),)
     in_table: bool = False
     memory_mib: int = 0
     decided: Decided = field(default_factory=Decided)
@@ -136,6 +138,19 @@ def verdict(state: State, now: float, limits: Ready) -> Verdict:
     return Verdict("slow" if too_long or still > limits.stall / 2 else "loading", still, left)
 
 
+def seconds_left(state: State, now: float, usual: Mapping[str, float]) -> float | None:
+    """Until it is ready, by its own pace and an earlier start; None: not known.
+
+    `usual`: phase → seconds after the start at which it was entered then.
+    """
+    own, begin, ready = _left(state, now), usual.get(state.phase), usual.get(READY)
+    if begin is None or ready is None:
+        return own
+    end = min((at for at in usual.values() if at > begin), default=ready)
+    rest = own if own is not None else max(0.0, end - begin - (now - state.since))
+    return rest + ready - end
+
+
 def decisions(decided: Decided, recipe: Recipe) -> tuple[Problem, ...]:
     """What the engine decided otherwise than the recipe says, as warnings."""
     engine = recipe.engine
@@ -176,7 +191,11 @@ def _entered(state: State, phase: Phase, groups: dict[str, str], seconds: float)
     if (name, drafter) in state.passed or (name == state.phase):
         return state  # a rank that says later what another has said
     passed = state.passed | {(name, drafter)}
-    return replace(state, phase=name, since=seconds, moved=seconds, passed=passed, done=None, total=None, percent=None)
+    entered = state.entered
+    if name not in dict(entered):
+        entered = (*entered, (name, round(seconds - state.started, 1)))
+    state = replace(state, phase=name, since=seconds, moved=seconds, passed=passed, entered=entered)
+    return replace(state, done=None, total=None, percent=None)
 
 
 def _second_checkpoint(state: State, phase: Phase, groups: dict[str, str]) -> bool:

@@ -10,12 +10,13 @@ from beamdeploy import secrets as secret_files
 from beamdeploy.diagnose import docker_failure
 from beamdeploy.errors import BLOCKED, HostError, Problem
 from beamdeploy.gpu_memory import wait_for_gpus
-from beamdeploy.hooks import run_hook
+from beamdeploy.hooks import facts_of, run_hook
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST
+from beamdeploy.lasting import lasting
 from beamdeploy.plan import Step
 from beamdeploy.probe import ask as ask_image
-from beamdeploy.ready import Proof, Say, settle
+from beamdeploy.ready import AS_USUAL, Proof, Say, Waiting, settle
 from beamdeploy.remote import Result, Session
 from beamdeploy.render import Spec
 from beamdeploy.smoke import Outcome
@@ -35,6 +36,7 @@ class Manner:
     secrets: str = field(default="", repr=False)
     keep_failed: bool = False
     gpus_free_within: float = 120
+    waiting: Waiting = AS_USUAL
 
 
 USUALLY = Manner()
@@ -65,7 +67,7 @@ def carried(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
 
 
 def _pull(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    result = session.follow(step.words, lambda line: say("pull", line), timeout=step.timeout)
+    result = session.follow(step.words, lambda line: say("pull", f"\t{line}"), timeout=step.timeout)
     if not result.ok and not _image_arrived(session, spec):
         raise _failure(spec.host, step, result)
     return done
@@ -92,21 +94,6 @@ def _stop(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Ac
     return replace(done, old_stopped=True, warnings=(*done.warnings, *stop(session, spec.host, step)))
 
 
-def facts_of(spec: Spec, container: str | None) -> Mapping[str, object]:
-    """What a hook is told."""
-    published = spec.recipe.container
-    return {
-        "host": spec.host.name,
-        "name": spec.recipe.name,
-        "model": spec.recipe.model.served_name,
-        "address": spec.host.address or spec.host.name,
-        "endpoint": f"{published.address}:{published.port}",
-        "digest": spec.digest,
-        "image": spec.image.word,
-        "container": container or "",
-    }
-
-
 def stop(session: Session, host: Host, step: Step) -> tuple[Problem, ...]:
     """Stop with grace; a warning if it had to be killed. HostError: it could not be stopped."""
     result = session.run(step.words, timeout=step.timeout)
@@ -121,7 +108,7 @@ def stop(session: Session, host: Host, step: Step) -> tuple[Problem, ...]:
 
 
 def _set_aside(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    _checked(session, spec.host, step)
+    must(session, spec.host, step.words, step.kind, timeout=step.timeout)
     return done
 
 
@@ -143,17 +130,15 @@ def remove(session: Session, host: Host, step: Step) -> None:
 
 def _run(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
     result = session.run(step.words, timeout=step.timeout)
-    ours = f"label={DIGEST}={spec.digest}"
-    if result.ok:
-        return _made(session, spec, done, is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$"))
-    husk = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$", "status=created")
+    ours = (f"label={DIGEST}={spec.digest}", f"name=^/{spec.recipe.name}$")
+    husk = None if result.ok else is_there(session, spec.host, *ours, "status=created")
     if husk:
         session.run((*spec.host.docker_words, "rm", husk), timeout=60)
-    if result.exit is None and not husk:
-        found = is_there(session, spec.host, ours, f"name=^/{spec.recipe.name}$")
-        if found:
-            return _made(session, spec, done, found)
-    raise _failure(spec.host, step, result)
+    # a lost status says nothing about the container: look
+    made = is_there(session, spec.host, *ours) if result.ok or (result.exit is None and not husk) else None
+    if made is None and not result.ok:
+        raise _failure(spec.host, step, result)
+    return _made(session, spec, done, made)
 
 
 def _made(session: Session, spec: Spec, done: Acted, container: str | None) -> Acted:
@@ -168,7 +153,7 @@ def _write_secrets(session: Session, spec: Spec, step: Step, done: Acted, say: S
 
 
 def _start(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    _checked(session, spec.host, step)
+    must(session, spec.host, step.words, step.kind, timeout=step.timeout)
     return replace(done, container=step.container)
 
 
@@ -177,8 +162,9 @@ def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
     if container is None:
         what = "the container that was just started is gone"
         raise HostError(Problem(what, "Another run may have removed it: apply again.", f"{spec.host.name}: settle"))
-    proof = settle(session, spec, container, say)
-    return replace(done, container=container, proof=proof, checks=prove(session, spec.recipe, say))
+    proof = settle(session, spec, container, say, done.manner.waiting)
+    checks = lasting(session, lambda: prove(session, spec.recipe, say), done.manner.waiting.regain)
+    return replace(done, container=container, proof=proof, checks=checks)
 
 
 def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
@@ -200,13 +186,6 @@ _DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
 }
 
 
-def _checked(session: Session, host: Host, step: Step) -> Result:
-    result = session.run(step.words, timeout=step.timeout)
-    if not result.ok:
-        raise _failure(host, step, result)
-    return result
-
-
 def _failure(host: Host, step: Step, result: Result) -> HostError:
     return HostError(docker_failure(result, f"{host.name}: {step.kind}"))
 
@@ -218,3 +197,10 @@ def is_there(session: Session, host: Host, *filters: str) -> str | None:
     if not result.ok:
         raise HostError(docker_failure(result, f"{host.name}: look again"))
     return next(iter(result.out.split()), None)
+
+
+def must(session: Session, host: Host, words: tuple[str, ...], what: str, *, timeout: int = 120) -> None:
+    """Run a docker command. HostError: it failed."""
+    result = session.run(words, timeout=timeout)
+    if not result.ok:
+        raise HostError(docker_failure(result, f"{host.name}: {what}"))

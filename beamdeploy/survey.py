@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
 
 from beamdeploy import secrets
 from beamdeploy.errors import HostError
 from beamdeploy.fleet import AS_USUAL, Forks, each
-from beamdeploy.joined import deployments, joined
 from beamdeploy.look import Question, look
-from beamdeploy.look.facts import Facts
-from beamdeploy.plan import Plan, plan_apply
 from beamdeploy.remote import Looker, Session
 from beamdeploy.render import Spec
 from beamdeploy.run import Run, to_look, told
+
+if TYPE_CHECKING:
+    from beamdeploy.look.facts import Facts
+    from beamdeploy.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,11 @@ def only_look_at_all(specs: tuple[Spec, ...], options: Options, run: Run) -> dic
 
 def together(found: Mapping[str, T | HostError], specs: Iterable[Spec]) -> dict[str, T | HostError]:
     """The same with the plans of hosts that serve together joined."""
+    specs = tuple(specs)
+    if all(spec.rank is None for spec in specs):
+        return dict(found)
+    from beamdeploy.joined import joined
+
     by_name, left = {spec.host.name: spec for spec in specs}, dict(found)
     for hosts in deployments(by_name.values()):
         there = {
@@ -88,6 +96,11 @@ def together(found: Mapping[str, T | HostError], specs: Iterable[Spec]) -> dict[
         plans = joined(by_name, {host: each.plan for host, each in there.items()}, absent)
         left |= {host: replace(each, plan=plans[host]) for host, each in there.items()}
     return left
+
+
+def deployments(specs: Iterable[Spec]) -> tuple[tuple[str, ...], ...]:
+    """The hosts of each deployment, by rank; a host that serves alone is one of its own."""
+    return tuple(dict.fromkeys(spec.rank.hosts if spec.rank else (spec.host.name,) for spec in specs))
 
 
 def _absent(error: object) -> str:
@@ -105,7 +118,14 @@ def looked(spec: Spec, options: Options, run: Run) -> Planned:
 
 def _planned(looker: Looker, spec: Spec, text: str, run: Run) -> Plan:
     run.say(spec.host.name, "look", "")
-    made = plan_apply(spec, facts_of(looker, spec, text))
+    # what judges the facts is imported while the host answers
+    imports = threading.Thread(target=import_module, args=("beamdeploy.plan",), name="import plan")
+    imports.start()
+    facts = facts_of(looker, spec, text)
+    imports.join()
+    from beamdeploy.plan import plan_apply
+
+    made = plan_apply(spec, facts)
     return replace(made, notes=(*told(looker), *made.notes))
 
 
@@ -127,7 +147,7 @@ def question(spec: Spec) -> Question:
     address, port = recipe.container.address, recipe.container.port
     return Question(
         name=recipe.name,
-        images=(spec.image.word,),
+        images=(spec.image.word, *spec.image.ids),
         model_dir=spec.host.model_dir,
         folders=recipe.folders,
         ports=(port, *spec.rank_ports),

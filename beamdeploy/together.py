@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 
 from beamdeploy import joined
 from beamdeploy.errors import FAILED, UNREACHABLE, HostError, Problem
-from beamdeploy.execute import Since, broken, finished, manner_of, owner_of, unmoved
+from beamdeploy.execute import Since, broken, finished, owner_of, unmoved
 from beamdeploy.fleet import each
 from beamdeploy.hostlock import locked
 from beamdeploy.plan import Plan, Step, plan_apply
 from beamdeploy.ready import Say, still_runs
 from beamdeploy.reunion import reunited
 from beamdeploy.run import Run, to_look
-from beamdeploy.steps import Acted, carried
+from beamdeploy.steps import Acted, Manner, carried
 from beamdeploy.survey import Options, Planned, together
 from beamdeploy.survey import facts_of as look_again
 
@@ -47,7 +47,9 @@ def execute_together(members: Mapping[str, Planned], options: Options, run: Run)
             return _with_others({host if host in members else next(iter(members)): error}, members)
         since = Since()
         whole = Group(
-            members, run.sayer, {name: Acted(manner=manner_of(each, options)) for name, each in members.items()}
+            members,
+            run.sayer,
+            {name: Acted(manner=Manner(each.secrets, options.keep_failed)) for name, each in members.items()},
         )
         for number in range(joined.ROUNDS):
             _round(whole, number)

@@ -79,6 +79,12 @@ class Watch:
         self.state = replace(begin(engine, time.monotonic()), started=started)
         self._seen = 0
 
+    def of_run(self, since: str) -> None:
+        """Begin anew where this is another run of the container than the one that was followed so far."""
+        if since != self.since:
+            state = replace(begin(self.state.engine, time.monotonic()), started=self.state.started)
+            self.since, self.state, self._seen = since, state, 0
+
     def follow(
         self,
         session: Session,

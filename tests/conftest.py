@@ -7,9 +7,9 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.lab.fixtures import clean_host, clean_hosts, lab
+from tests.lab.fixtures import clean_host, clean_hosts, job, lab, name
 
-__all__ = ["clean_host", "clean_hosts", "lab"]
+__all__ = ["clean_host", "clean_hosts", "job", "lab", "name"]
 
 
 @pytest.hookimpl(wrapper=True)

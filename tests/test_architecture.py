@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "beamdeploy"
 # (a cycle is refused there too).
 # `remote_NAME.py` stands where `remote` stands.
 ORDER = (
-    ("errors",),
+    ("errors", "caches"),
     ("outcome",),
     ("documents",),
     ("schema",),
@@ -42,8 +42,8 @@ ORDER = (
     ("secrets", "hooks"),
     ("smoke",),
     ("gpu_memory",),
-    ("act", "daemon", "ready", "diagnose", "startup", "health", "watch", "steps"),
-    ("fleet", "run", "hostlock"),
+    ("act", "daemon", "ready", "diagnose", "startup", "health", "watch", "lasting", "steps"),
+    ("fleet", "run", "hostlock", "regain"),
     ("record", "recap"),
     ("survey",),
     ("execute", "precheck", "sizing"),
@@ -61,7 +61,19 @@ ORDER = (
 ONLY: Mapping[str, frozenset[str]] = {
     "report": frozenset({"errors", "outcome"}),
     "sandbox": frozenset(
-        {"errors", "documents", "schema", "image", "recipe", "inventory", "lock", "rules", "engines", "render"}
+        {
+            "errors",
+            "caches",
+            "documents",
+            "schema",
+            "image",
+            "recipe",
+            "inventory",
+            "lock",
+            "rules",
+            "engines",
+            "render",
+        }
     ),
 }
 IMPORTERS: Mapping[str, frozenset[str]] = {

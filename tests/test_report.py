@@ -280,6 +280,21 @@ def test_plain_progress_says_each_thing_once() -> None:
     assert stream.getvalue() == ("gpu-a: pull: 3/7 layers\ngpu-b: look\ngpu-a: pull: 4/7 layers\ngpu-b: log line\n")
 
 
+def test_what_moves_within_a_phase_is_no_new_plain_line() -> None:
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        for detail in (
+            "container\t",
+            "weights\t 1/4 (25 %)",
+            "weights\t 2/4 (50 %), slow",
+            "graphs\t\x1b[2J, 9 s left",
+        ):
+            progress.event("gpu-a", "loading", detail)
+    assert stream.getvalue() == (
+        "gpu-a: loading: container\ngpu-a: loading: weights 1/4 (25 %)\ngpu-a: loading: graphs, 9 s left\n"
+    )
+
+
 def test_threads_never_mix_within_a_line() -> None:
     stream = io.StringIO()
     with Progress(stream) as progress:

@@ -10,7 +10,18 @@ import pytest
 from beamdeploy.engines.log import engine_logs
 from beamdeploy.errors import Problem
 from beamdeploy.recipe import Ready, Recipe, load_recipe
-from beamdeploy.startup import Decided, Verdict, advance, begin, decisions, grown, limit_passed, log_lines, verdict
+from beamdeploy.startup import (
+    Decided,
+    Verdict,
+    advance,
+    begin,
+    decisions,
+    grown,
+    limit_passed,
+    log_lines,
+    seconds_left,
+    verdict,
+)
 from beamdeploy.watch import since
 
 CORPORA = Path(__file__).parent / "data" / "logs" / "start-up"
@@ -116,6 +127,19 @@ def test_the_time_left_is_told_from_the_pace() -> None:
     state = advance(begin("vllm", 0), "Starting to load model /weights...", 100)
     state = advance(state, "Loading safetensors checkpoint shards:  25% Completed | 16/64 [x]", 180)
     assert verdict(state, 180, LIMITS) == Verdict("loading", 0, 240.0)
+
+
+USUAL = {"container": 0.0, "target weights": 100.0, "KV cache": 340.0, "ready": 400.0}
+
+
+def test_the_time_left_is_that_of_last_time_by_the_pace_of_now() -> None:
+    state = begin("vllm", 1000)
+    assert [seconds_left(state, now, USUAL) for now in (1000, 1060, 1200)] == [400, 340, 300]
+    state = advance(state, "Starting to load model /weights...", 1120)
+    assert (seconds_left(state, 1120, {}), seconds_left(state, 1180, USUAL)) == (None, 240)
+    state = advance(state, "Loading safetensors checkpoint shards:  25% Completed | 16/64 [x]", 1220)
+    assert (seconds_left(state, 1220, {}), seconds_left(state, 1220, USUAL)) == (300, 360)
+    assert state.entered == (("container", 0.0), ("target weights", 120.0))
 
 
 def test_an_engine_without_a_log_file_still_has_its_limits() -> None:

@@ -42,12 +42,14 @@ def lock(
     Digests come from the image's registry, and each file's size and sha256 from the hub; your logins to both are
     used. With --from they come from a host that is known to be good. The file is written only when all is known.
     """
-    from beamdeploy.cli.locking import lock_from, show_lock
+    from beamdeploy.cli.locking import lock_from, refuse_hosts, show_lock
     from beamdeploy.cli.targets import load_hosts, load_recipe_file
     from beamdeploy.lock import load_lock, stale, write_lock
     from beamdeploy.pin import Wish, pin
     from beamdeploy.report import Progress
 
+    if source is None:
+        refuse_hosts(where)
     wanted, old = load_recipe_file(recipe), load_lock(recipe)
     if check and upgrade is None and source is None:
         problems = stale(wanted, old) if old else ()

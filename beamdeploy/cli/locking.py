@@ -9,10 +9,35 @@ from beamdeploy.errors import InputError, Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from beamdeploy.cli.options import Where
     from beamdeploy.inventory import Host
     from beamdeploy.lock import Lock
     from beamdeploy.pin import Wish
     from beamdeploy.recipe import Recipe
+
+
+def refuse_hosts(where: Where) -> None:
+    """InputError: hosts were named, and none of them is to be asked. An inventory of the environment names none."""
+    given = {
+        "-i": where.inventory if from_words("inventory") else None,
+        "-l": where.limit,
+        "--model-dir": where.model_dir,
+        "--gpus": where.gpus,
+        "--accept-new": where.accept_new or None,
+    }
+    named = [flag for flag, value in given.items() if value is not None]
+    if named:
+        what = f"{', '.join(named)} says nothing here: without --from the lock comes from registry and hub"
+        remedy = f"Name the host that is known to be good: --from HOST; or leave {', '.join(named)} out."
+        raise InputError([Problem(what, remedy, named[0])])
+
+
+def from_words(name: str) -> bool:
+    """Whether an option of this command was given in its words, not by the environment."""
+    import click
+    from click.core import ParameterSource
+
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def lock_from(

@@ -18,10 +18,13 @@ def logs(
     follow: bool,
     tail: int | None,
 ) -> int:
-    """Show the log of a deployment, also of one that has ended."""
+    """Show the log of a deployment, also of one that has ended.
+
+    A connection that is lost while it is followed is opened again; no line is left out or said twice.
+    """
     from beamdeploy.cli.targets import deployment_name, load_hosts
     from beamdeploy.logs import logs as show_logs
-    from beamdeploy.report import log_line, show_problems
+    from beamdeploy.report import Progress, log_line, show_problems
 
     hosts = load_hosts(where)
     several = len(hosts) > 1
@@ -29,6 +32,7 @@ def logs(
         hosts,
         str(deployment_name(target)),
         log_line(several=several),
+        Progress().event,
         tail=tail,
         follow=follow,
         accept_new=where.accept_new,

@@ -195,7 +195,7 @@ def lock_wait(command: F) -> F:
         type=click.FloatRange(min=0),
         default=0.0,
         metavar="SECONDS",
-        help="Wait so long for another run on the same deployment and host.",
+        help="Wait so long for another run on the same deployment (or, for stage, folder) and host.",
     )(command)
 
 

@@ -13,10 +13,11 @@ BD023 infinity or no number · BD024 date · BD025 number too large · BD026 too
 
 from __future__ import annotations
 
-import re
 import sys
 from difflib import get_close_matches
 from pathlib import Path
+
+from yaml.reader import Reader
 
 from beamdeploy.documents.place import Document, Mark, Place, dotted, place, problem
 from beamdeploy.documents.reading import MAX_PROBLEMS, Reading
@@ -26,7 +27,9 @@ __all__ = ["MAX_BYTES", "MAX_PROBLEMS", "Document", "Mark", "Place", "dotted", "
 
 
 MAX_BYTES = 16 * 1024 * 1024
-_NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+# YAML's own, compiled by the library already; a byte order mark inside the text is not for us
+_NOT_PRINTABLE = Reader.NON_PRINTABLE
+_BOM = "\ufeff"
 
 
 def load(file: str, text: str | None = None) -> tuple[Document | None, tuple[Problem, ...]]:
@@ -39,10 +42,10 @@ def load(file: str, text: str | None = None) -> tuple[Document | None, tuple[Pro
         text, problems = _read(file)
         if text is None:
             return None, problems
-    if text.startswith("\ufeff"):
-        text = text[1:]
-    if bad := _NOT_PRINTABLE.search(text):
-        return None, (_control_problem(file, text, bad.start()),)
+    text = text.removeprefix(_BOM)
+    bad = _NOT_PRINTABLE.search(text)
+    if bad or _BOM in text:
+        return None, (_control_problem(file, text, bad.start() if bad else text.index(_BOM)),)
     reading = Reading(file, text)
     document = reading.document()
     return document, tuple(sorted(reading.problems, key=lambda each: (each.line or 0, each.col or 0)))

@@ -11,11 +11,9 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from beamdeploy.look.answers import get
-from beamdeploy.look.facts import Facts
-from beamdeploy.look.parse import parse
-from beamdeploy.look.system import skew
 
 if TYPE_CHECKING:
+    from beamdeploy.look.facts import Facts
     from beamdeploy.remote import Looker
 
 SECONDS = 120
@@ -53,6 +51,10 @@ def look(session: Looker, question: Question) -> Facts:
         begin = time.time()
         result = session.script(script(), tuple(words(question, nonce)), timeout=SECONDS)
         end = time.time()
+        # imported only now: `survey` fetches what judges the facts while the host answers
+        from beamdeploy.look.parse import parse
+        from beamdeploy.look.system import skew
+
         facts = parse(result.out, nonce, question.docker, question.folders, question.ports, err=result.err)
         clock = replace(facts.system, skew=skew(facts.system.clock, begin, end))
         return replace(facts, system=clock, answers={path: answer.result() for path, answer in asked.items()})

@@ -222,7 +222,10 @@ class Secrets:
 
 @dataclass(frozen=True)
 class Past:
-    """A run of ours on this deployment, in short. `took`: kind of step → seconds; `weights`: folder → a mark."""
+    """A run of ours on this deployment, in short. `took`: kind of step → seconds; `weights`: folder → a mark.
+
+    `phases`: phase of the start → seconds after which it was entered; none where it was not followed.
+    """
 
     outcome: str
     container: str = ""
@@ -231,6 +234,7 @@ class Past:
     limits: Mapping[str, object] = field(default_factory=dict)
     weights: Mapping[str, str] = field(default_factory=dict)
     took: Mapping[str, float] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from beamdeploy.errors import Problem
 from beamdeploy.look.facts import Facts
 from beamdeploy.preflight import disk, docker, fits, gpus, host, image, memory, names, ports, ranks, weights
 from beamdeploy.preflight.check import Check, told
-from beamdeploy.preflight.image import image_there, known_by
+from beamdeploy.preflight.image import image_there, known_by, run_word
 from beamdeploy.preflight.names import KEPT, PREVIOUS, kept, name_problems, own, previous
 from beamdeploy.preflight.weights import staged_folders
 from beamdeploy.render import Spec
@@ -26,6 +26,7 @@ __all__ = [
     "own",
     "preflight",
     "previous",
+    "run_word",
     "staged_folders",
 ]
 

@@ -17,12 +17,26 @@ DISABLED = "NVIDIA_DISABLE_REQUIRE"
 
 
 def image_there(spec: Spec, facts: Facts) -> Image | None:
-    """The image that the spec names, if it is on the host."""
-    return next((image for image in facts.images if known_by(spec.image, image)), None)
+    """The image that the spec names, if it is on the host: rather the one that docker itself finds by that name."""
+    found = [image for image in facts.images if known_by(spec.image, image)]
+    return next((image for image in found if _named(spec.image, image)), next(iter(found), None))
+
+
+def run_word(ref: ImageRef, image: Image) -> str:
+    """The word by which docker runs exactly this image, without a pull.
+
+    An image that was loaded has no digest of a registry: there docker finds it by its id alone.
+    """
+    return ref.word if _named(ref, image) else image.id
 
 
 def known_by(ref: ImageRef, image: Image) -> bool:
-    """Whether a local image is what `ref` names. One image can have several digests of one repository."""
+    """Whether a local image is what `ref` names: by that name, or by an id that proves its content."""
+    return image.id in ref.known_ids or _named(ref, image)
+
+
+def _named(ref: ImageRef, image: Image) -> bool:
+    """Whether docker finds it by the reference. One image can have several digests of one repository."""
     if ref.id is not None:
         return image.id == ref.id
     if ref.digest is not None:
@@ -49,7 +63,8 @@ def _there(spec: Spec, facts: Facts, image: Image | None) -> Iterator[Check]:
     if facts.docker is None:
         return  # a blocker has said why
     if image is not None:
-        yield Check("image", f"{spec.image.word} is on the host")
+        by = "" if _named(spec.image, image) else f", loaded there: its id {image.id[:19]}… is the locked one"
+        yield Check("image", f"{spec.image.word} is on the host{by}")
     elif spec.image.id is not None:
         yield Check(
             "image",

@@ -57,7 +57,8 @@ def engine_words(spec: Spec) -> tuple[str, ...]:
 def ask(session: Session, spec: Spec, words: Sequence[str]) -> Probed:
     """Run the probe on the host, or take what it said of the same image and words before."""
     key = hashlib.sha256("".join(word + "\0" for word in words).encode()).hexdigest()[:16]
-    args = (spec.host.state_folder, key, spec.image.word, *spec.host.docker_words, "--", *words)
+    image = words[words.index("--entrypoint") + 2]
+    args = (spec.host.state_folder, key, image, *spec.host.docker_words, "--", *words)
     result = session.script(script(), args, timeout=SECONDS)
     told = _mapping(result.out)
     if not result.ok or told is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -101,6 +102,13 @@ class Session(Protocol):
         """A connected socket to address:port as seen from the host. ConnectionRefusedError: nothing listens there.
 
         HostError: the server forbids forwarding (AllowTcpForwarding).
+        """
+        ...
+
+    def listen(self, connect: Callable[[], socket.socket]) -> AbstractContextManager[int]:
+        """A port on the host's own 127.0.0.1: whoever connects to it there is joined with what `connect` gives.
+
+        One at a time on a session. HostError: the server forbids forwarding.
         """
         ...
 

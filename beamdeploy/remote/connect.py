@@ -142,8 +142,8 @@ class _Way:
             sock = reach()
             self.imported()
             return self._authenticate(target, where, sock)
-        except HostError:
-            raise
+        except HostError as error:
+            raise HostError(error.problems[0], exit=error.exit, final=True) from error
         except (OSError, EOFError, _ssh_exception()) as error:
             # paramiko says silence in the words of a hang-up, or as "No existing session"
             late = isinstance(error, _ssh_exception()) and time.monotonic() - start >= self.timeout

@@ -40,6 +40,10 @@ class Gates:
         if bastion is not None and is_of_a_bastion(error):
             self._down.setdefault(bastion, error)
 
+    def hope(self) -> None:
+        """Forget which bastions have failed: some time has passed."""
+        self._down.clear()
+
 
 def is_of_a_bastion(error: HostError) -> bool:
     """Whether the way to a host ended at a bastion. `connect` says so in `where`: "gpu-a: connect: bastion …"."""

@@ -7,8 +7,10 @@ import select
 import signal
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import IO
 
@@ -16,6 +18,7 @@ from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.inventory import Host
 from beamdeploy.remote import Held, Result
 from beamdeploy.remote.lines import Lines
+from beamdeploy.remote.pump import join_sockets
 from beamdeploy.remote.words import KILL_AFTER, script_words, timed
 
 GRACE = KILL_AFTER + 5
@@ -80,6 +83,18 @@ class LocalSession:
         """See `Session.channel`."""
         return socket.create_connection((address, port), timeout)
 
+    @contextmanager
+    def listen(self, connect: Callable[[], socket.socket]) -> Iterator[int]:
+        """See `Session.listen`."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=_serve, args=(server, connect), daemon=True).start()
+            try:
+                yield int(server.getsockname()[1])
+            finally:
+                # closing alone does not wake the one that waits for a connection
+                with suppress(OSError):
+                    server.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Nothing is open between two commands."""
 
@@ -135,6 +150,16 @@ class HeldProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         _end(self._process)
+
+
+def _serve(server: socket.socket, connect: Callable[[], socket.socket]) -> None:
+    with suppress(OSError):
+        while True:
+            came, _ = server.accept()
+            try:
+                join_sockets(came, connect())
+            except (OSError, HostError):
+                came.close()
 
 
 def _timed_exit(returncode: int, late: bool) -> int | None:

@@ -16,9 +16,30 @@ from typing import Any
 def as_socket(channel: Any) -> socket.socket:
     """A socket that is connected to what the channel is connected to; closing it closes the channel."""
     ours, theirs = socket.socketpair()
-    for pump in (_to_host, _from_host):
-        threading.Thread(target=pump, args=(channel, theirs), name=pump.__name__, daemon=True).start()
+    join(channel, theirs)
     return ours
+
+
+def join(channel: Any, sock: socket.socket) -> None:
+    """What comes from either goes to the other, until one is closed; in threads of their own."""
+    for pump in (_to_host, _from_host):
+        threading.Thread(target=pump, args=(channel, sock), name=pump.__name__, daemon=True).start()
+
+
+def join_sockets(one: socket.socket, other: socket.socket) -> None:
+    """The same for two sockets."""
+    for source, sink in ((one, other), (other, one)):
+        threading.Thread(target=_copy, args=(source, sink), name="copy", daemon=True).start()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    # an error: either side went, which the other is told by the end
+    with suppress(OSError):
+        while sent := source.recv(1 << 16):
+            sink.sendall(sent)
+    for one in (source, sink):
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_RD if one is source else socket.SHUT_WR)
 
 
 def _from_host(channel: Any, sock: socket.socket) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import selectors
 import socket
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from beamdeploy.errors import FAILED, UNREACHABLE, HostError, Problem
 from beamdeploy.inventory import Host
 from beamdeploy.remote import Held, Result
 from beamdeploy.remote.lines import Lines
-from beamdeploy.remote.pump import as_socket
+from beamdeploy.remote.pump import as_socket, join
 from beamdeploy.remote.words import KILL_AFTER, after_mark, command_line, followed, framed, held, script_words
 
 # the host keeps the time; these seconds more are for a host that does not
@@ -73,8 +74,9 @@ class SshSession:
             while output:
                 lines.feed(output)
                 output = self._receive(channel, words, start + timeout + GRACE)
-            lines.end()
+            # what came before the connection was lost in the middle of a line is no line
             exit = self._exit(channel, words, start, timeout)
+            lines.end()
         finally:
             # the end of stdin is what stops the words on the host
             _close(channel)
@@ -110,6 +112,27 @@ class SshSession:
                 raise self._lost(f"a channel to {place}") from error
             raise TimeoutError(f"{self.host.name}: {place}: no channel within {timeout:.0f} s") from error
         return as_socket(channel)
+
+    @contextmanager
+    def listen(self, connect: Callable[[], socket.socket]) -> Iterator[int]:
+        """See `Session.listen`."""
+        from paramiko import SSHException
+
+        def come(channel: Any, _origin: object, _server: object) -> None:
+            # the transport's own thread asks: `connect` may wait for an answer that only that thread can bring
+            threading.Thread(target=_joined, args=(channel, connect), daemon=True).start()
+
+        try:
+            port = int(self._transport.request_port_forward("127.0.0.1", 0, come))
+        except (SSHException, OSError, EOFError) as error:
+            if not self._alive():
+                raise self._lost("a port to listen on") from error
+            raise self._forbidden("this machine") from error
+        try:
+            yield port
+        finally:
+            with suppress(SSHException, OSError, EOFError):
+                self._transport.cancel_port_forward("127.0.0.1", port)
 
     def close(self) -> None:
         """End the connection and those to its bastions; never waits for the other side."""
@@ -234,6 +257,14 @@ class HeldChannel:
     def close(self) -> None:
         """See `Held.close`."""
         _close(self._channel)
+
+
+def _joined(channel: Any, connect: Callable[[], socket.socket]) -> None:
+    try:
+        join(channel, connect())
+    except (OSError, HostError):
+        # whoever connected is told by the end of what they hear
+        _close(channel)
 
 
 def _close(channel: Any) -> None:

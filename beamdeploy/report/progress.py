@@ -24,6 +24,7 @@ class _Event:
     phase: str
     detail: str
     since: float
+    news: str = ""
 
 
 class Progress:
@@ -39,16 +40,20 @@ class Progress:
         self._live: Live | None = None
 
     def event(self, host: str, phase: str, detail: str = "") -> None:
-        """The host is in this phase. The same phase and detail again say nothing new."""
-        host, phase, detail = clean_line(host), clean_line(phase), clean_line(detail)
+        """The host is in this phase. The same phase and detail again say nothing new.
+
+        What stands after a tab in the detail moves within the phase: alone it is no new plain line.
+        """
+        news = clean_line(detail.partition("\t")[0])
+        host, phase, detail = clean_line(host), clean_line(phase), clean_line(detail.replace("\t", "", 1))
         with self._lock:
             before = self._latest.get(host)
             if before is not None and (before.phase, before.detail) == (phase, detail):
                 return
             same_phase = before is not None and before.phase == phase
             since = before.since if before is not None and same_phase else time.monotonic()
-            self._latest = {**self._latest, host: _Event(phase, detail, since)}
-            if self._live is None:
+            self._latest = {**self._latest, host: _Event(phase, detail, since, news)}
+            if self._live is None and not (same_phase and before is not None and before.news == news):
                 write(": ".join(part for part in (host, phase, detail) if part) + "\n", self._stream)
 
     def note(self, host: str, text: str) -> None:

@@ -84,12 +84,13 @@ def _checks(subject: Subject) -> Iterator[Finding]:
 
 def _others(subject: Subject) -> Iterator[Finding]:
     own = subject.traits.env_prefixes
-    if not own:
+    doubtful = [name for name in subject.recipe.container.env if name not in OFFLINE and not name.startswith(own)]
+    if not own or not doubtful:
         return
     others = {prefix: name for name in described() if name != subject.recipe.engine.name for prefix in _prefixes(name)}
-    for name in subject.recipe.container.env:
+    for name in doubtful:
         engine = next((others[prefix] for prefix in others if name.startswith(prefix)), None)
-        if engine is not None and not name.startswith(own):
+        if engine is not None:
             what = f"container.env.{name} is read by {engine}; {subject.recipe.engine.name} ignores it"
             yield Finding(("container", "env", name), what, "Remove it.", key=True)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from beamdeploy import caches
 from beamdeploy.errors import FAILED, HostError, InputError, Problem
 from beamdeploy.recipe import Recipe
 from beamdeploy.sandbox import furnish, groups, keys, locks, place, stage
@@ -45,8 +46,7 @@ class Running:
 
 def home(environ: Mapping[str, str]) -> Path:
     """The folder of all sandboxes of this user."""
-    cache = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(cache) / "beamdeploy" / "sandbox"
+    return caches.folder(environ) / "sandbox"
 
 
 def folder_of(name: str | None, environ: Mapping[str, str]) -> Path:

@@ -113,6 +113,11 @@ sums() { # the lines of "sum *path" (openssl dgst -r) or "sum  path" (sha256sum)
   done
 }
 
+summed() { # processes files-a-process which
+  # shellcheck disable=SC2086 # the tool's words
+  awk "$3"' { sub(/^[0-9]+ /, ""); print }' "$work/sorted" | tr '\n' '\0' | xargs -0 -r -n "$2" -P "$1" $tool
+}
+
 main() {
   export LC_ALL=C
   tab='	'
@@ -138,9 +143,10 @@ main() {
   # five times faster than the sha256sum of many distributions
   if openssl version >/dev/null 2>&1; then tool='openssl dgst -sha256 -r'; fi
   [ -n "$jobs" ] || jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-  # the largest first, so that no core is left with one at the end
-  # shellcheck disable=SC2086 # the tool's words
-  sort -rn "$work/todo" | cut -d ' ' -f 2- | tr '\n' '\0' | xargs -0 -r -n 1 -P "$jobs" $tool 2>&1 | sums
+  # the largest first, so that no core is left with one at the end. Small ones cost more by their processes than by their
+  # bytes: many a process, and one process at a time, since the lines of several would mix
+  sort -rn "$work/todo" >"$work/sorted"
+  { summed "$jobs" 1 '$1 >= 1048576'; summed 1 64 '$1 < 1048576'; } 2>&1 | sums
   remember /dev/null >/dev/null
   rm -r "$work" ${unkept:+"$unkept"}
   tell Z

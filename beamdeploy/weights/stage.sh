@@ -1,11 +1,17 @@
-# The parts of staging that a host does; POSIX sh and utilities. $1 says which. Progress lines are "@@P bytes".
-# A folder is filled as .NAME.unfinished beside its place, with a marker in it, and gets its name when it is verified.
+# The parts of staging that a host does; POSIX sh and utilities. $1 says which, $2 our own folder for this staging (below
+# the home if not absolute). Names of files come on stdin, since many of them are more than a command takes. Progress
+# lines are "@@P bytes". A folder is filled as .NAME.unfinished beside its place, with a marker in it, and gets its name when it is verified.
 
-absolute() { # state folder
+absolute() { # folder
   case $1 in
     /*) printf %s "$1" ;;
     *) printf %s "${HOME:-/nowhere}/$1" ;;
   esac
+}
+
+names() { # stdin: names for the part that comes next, one a line
+  umask 077
+  mkdir -p "$at" && cat >"$at/names"
 }
 
 size() { # folder
@@ -29,27 +35,25 @@ watched() { # folder words...
   return "$status"
 }
 
-begin() { # final unfinished marker names...: what is right already is linked, and takes no room
+begin() { # final unfinished marker; stdin: what is right already, which is linked and takes no room
   final=$1 unfinished=$2
   mkdir -p "$unfinished" && printf '%s\n' "$3" >"$unfinished/.beamdeploy-unfinished" || exit 1
-  shift 3
-  for name in "$@"; do
+  while IFS= read -r name; do
     [ ! -e "$unfinished/$name" ] || continue
-    mkdir -p "$(dirname -- "$unfinished/$name")"
+    case $name in */*) mkdir -p "$unfinished/${name%/*}" ;; esac
     ln -L -- "$final/$name" "$unfinished/$name" 2>/dev/null || cp -pL -- "$final/$name" "$unfinished/$name" || exit 1
   done
 }
 
-drop() { # unfinished names...: what is wrong
+drop() { # unfinished; stdin: what is wrong
   cd "$1" || exit 1
-  shift
-  rm -f -- "$@"
+  tr '\n' '\0' | xargs -0 rm -f --
 }
 
 # The folder gets its name. What stood there is kept aside. What is known of its hashes goes with it.
-finish() { # state final unfinished
-  state=$(absolute "$1")
-  final=$2 unfinished=$3
+finish() { # final unfinished state
+  final=$1 unfinished=$2
+  state=$(absolute "$3")
   sync -f "$unfinished" 2>/dev/null || sync
   if [ -e "$final" ] || [ -L "$final" ]; then
     aside=$(dirname -- "$final")/.${final##*/}.replaced-$(date +%Y%m%d%H%M%S)
@@ -64,33 +68,45 @@ finish() { # state final unfinished
       else print
     }' "$state/hashes" >"$state/hashes.$$" && mv "$state/hashes.$$" "$state/hashes"
   fi
+  rm -rf "$at"
 }
 
-key() { # state: a key of this host for one staging; only its public half is told
+key() { # a key of this host for one staging; only its public half is told
   umask 077
-  at=$(absolute "$1")/stage
   mkdir -p "$at" && rm -f "$at/key" "$at/key.pub" &&
     ssh-keygen -q -t ed25519 -N '' -C beamdeploy-stage -f "$at/key" >&2 && cat "$at/key.pub"
 }
 
-# A server of our own on a free port, for one key and one command, that ends with the connection which holds this. No
+quoted() { # words...: as one line of sh
+  for word in "$@"; do
+    printf "'%s' " "$(printf '%s\n' "$word" | sed "s/'/'\\\\''/g")"
+  done
+}
+
+# A server of our own on a free port, for one key and two commands, that ends with the connection which holds this. No
 # account's authorized_keys is touched.
-send() { # state folder public-key
+send() { # public-key folder [image docker...]: files below the folder, or the image
   umask 077
-  at=$(absolute "$1")/send.$$
+  at=$at.$$
   sshd=$(command -v sshd || echo /usr/sbin/sshd)
   command -v rsync >/dev/null || { echo "error rsync is not installed on the source"; exit; }
   [ -x "$sshd" ] || { echo "error there is no sshd on the source"; exit; }
   mkdir -p "$at" && ssh-keygen -q -t ed25519 -N '' -f "$at/host" || { echo "error no key can be made"; exit; }
-  folder=$(printf %s "$2" | sed "s/'/'\\\\''/g")
+  authorized=$1 folder=$(quoted "$2")
+  shift 2
+  saving=false
+  [ $# -eq 0 ] || saving=$(image=$1 && shift && quoted "$@" save "$image")
   cat >"$at/serve" <<END
 set -f
+export PATH=$(quoted "$PATH") ${DOCKER_HOST:+DOCKER_HOST=$(quoted "$DOCKER_HOST")}
 case \$SSH_ORIGINAL_COMMAND in
-  'rsync --server --sender '*) cd '$folder' && exec rsync --server --sender \${SSH_ORIGINAL_COMMAND#rsync --server --sender } ;;
+  'rsync --server --sender '*) cd $folder && exec rsync --server --sender \${SSH_ORIGINAL_COMMAND#rsync --server --sender } ;;
   reached) echo reached ;;
+  'image zstd') $saving | zstd -q -1 -T0 -c ;;
+  image) $saving ;;
 esac
 END
-  printf '%s\n' "$3" >"$at/authorized"
+  printf '%s\n' "$authorized" >"$at/authorized"
   pam=no
   if [ "$(id -u)" = 0 ] && [ -e /etc/pam.d/sshd ]; then pam=yes; fi
   for try in 1 2 3 4 5 6 7 8; do
@@ -126,12 +142,19 @@ END
 }
 
 # Take files from a sender: whole ones, in place; what an earlier run began is gone on with. All are hashed afterwards.
-receive() { # state unfinished streams port user host-key addresses names...
-  umask 077
-  at=$(absolute "$1")/stage
-  unfinished=$2 streams=$3 port=$4 user=$5 hostkey=$6 addresses=$7
-  shift 7
+receive() { # unfinished streams port user host-key addresses
+  unfinished=$1 streams=$2
   command -v rsync >/dev/null || { echo "rsync is not installed on this host"; exit 40; }
+  shift 2
+  reach "$@"
+  umask 022
+  watched "$unfinished" spread
+}
+
+# Write the configuration of ssh with the first address by which the sender is reached. Ends with 41 where there is none.
+reach() { # port user host-key addresses
+  umask 077
+  port=$1 user=$2 hostkey=$3 addresses=$4
   printf '* %s\n' "$hostkey" >"$at/known"
   reached=
   for address in $addresses; do
@@ -158,12 +181,10 @@ END
     fi
   done
   [ -n "$reached" ] || { cat "$at/said"; exit 41; }
-  umask 022
-  watched "$unfinished" spread "$@"
 }
 
-spread() { # names...: over some connections at a time
-  printf '%s\n' "$@" | awk -v streams="$streams" -v at="$at" '{ print > (at "/list." (NR - 1) % streams) }'
+spread() { # over some connections at a time
+  awk -v streams="$streams" -v at="$at" '{ print > (at "/list." (NR - 1) % streams) }' "$at/names"
   pids=
   stream=0
   while [ "$stream" -lt "$streams" ] && [ -e "$at/list.$stream" ]; do
@@ -179,18 +200,17 @@ spread() { # names...: over some connections at a time
   return "$failed"
 }
 
-token() { # state; stdin: a token for the hub, or nothing
+token() { # stdin: a token for the hub, or nothing
   umask 077
-  mkdir -p "$(absolute "$1")" && cat >"$(absolute "$1")/hub-token"
+  mkdir -p "$at" && cat >"$at/token"
 }
 
-hub() { # state unfinished endpoint repository revision names...
-  file=$(absolute "$1")/hub-token
+hub() { # unfinished endpoint repository revision
+  file=$at/token
   trap 'rm -f "$file"' EXIT
   trap 'exit 143' TERM HUP INT
-  unfinished=$2 repository=$4 revision=$5
-  [ -z "$3" ] || export HF_ENDPOINT="$3"
-  shift 5
+  unfinished=$1 repository=$3 revision=$4
+  [ -z "$2" ] || export HF_ENDPOINT="$2"
   hf=
   for each in hf "$HOME/.local/bin/hf" /usr/local/bin/hf /opt/hf/bin/hf; do
     if [ -z "$hf" ] && command -v "$each" >/dev/null; then hf=$each; fi
@@ -199,27 +219,68 @@ hub() { # state unfinished endpoint repository revision names...
   [ ! -s "$file" ] || HF_TOKEN=$(cat "$file")
   export HF_TOKEN="${HF_TOKEN-}" HF_HUB_DISABLE_PROGRESS_BARS=1 HF_HUB_DISABLE_TELEMETRY=1 NO_COLOR=1
   [ -n "$HF_TOKEN" ] || unset HF_TOKEN
-  watched "$unfinished" "$hf" download "$repository" "$@" --revision "$revision" --local-dir "$unfinished" || exit
+  watched "$unfinished" download || exit
   # where the hub refuses, hf takes a folder that is there for the answer and ends with 0
-  for name in "$@"; do
+  while IFS= read -r name; do
     [ -e "$unfinished/$name" ] || exit 43
-  done
+  done <"$at/names"
 }
 
-push() { # folder unfinished ssh-configuration names...: from this machine to a host
+download() {
+  tr '\n' '\0' <"$at/names" |
+    xargs -0 -n 500 "$hf" download --revision "$revision" --local-dir "$unfinished" "$repository"
+}
+
+push() { # folder unfinished ssh-configuration: from this machine to a host
   umask 077
-  at=$(mktemp -d) && printf '%s\n' "$3" >"$at/config" || exit 1
   trap 'rm -r "$at"' EXIT
   trap 'exit 143' TERM HUP INT
+  printf '%s\n' "$3" >"$at/config" || exit 1
   folder=$1 unfinished=$2
-  shift 3
   command -v rsync >/dev/null || { echo "rsync is not installed here"; exit 40; }
-  printf '%s\n' "$@" >"$at/list"
   umask 022
-  rsync -t -s --append --no-compress --info=progress2 --no-human-readable --files-from="$at/list" -e "ssh -F $at/config" "$folder/" "target:$unfinished/"
+  rsync -t -s --append --no-compress --info=progress2 --no-human-readable --files-from="$at/names" -e "ssh -F $at/config" "$folder/" "target:$unfinished/"
+}
+
+packs() { # by what an image may be made smaller on its way
+  ! command -v zstd >/dev/null || echo zstd
+}
+
+# An image of the sender, into this host's docker. It is there as a whole or not at all, and is asked for by its id then.
+receive_image() { # port user host-key addresses how docker...
+  reach "$@"
+  trap 'rm -rf "$at"' EXIT
+  trap 'exit 143' TERM HUP INT
+  shift 4
+  how=$1
+  shift
+  ssh -F "$at/config" source "image${how:+ $how}" | unpack "$how" "$@"
+}
+
+unpack() { # how docker...; stdin: what docker save gave
+  how=$1
+  shift
+  case $how in zstd) zstd -dcq ;; *) cat ;; esac | counted | "$@" load --quiet
+}
+
+counted() {
+  if dd if=/dev/null of=/dev/null status=progress 2>/dev/null; then dd bs=1M status=progress; else cat; fi
+}
+
+push_image() { # how image ssh-configuration the-other-end's-command docker...: of this machine's docker
+  umask 077
+  how=$1 image=$2 command=$4
+  mkdir -p "$at" && printf '%s\n' "$3" >"$at/config" || exit 1
+  trap 'rm -r "$at"' EXIT
+  trap 'exit 143' TERM HUP INT
+  shift 4
+  "$@" save "$image" |
+    case $how in zstd) zstd -q -1 -T0 -c ;; *) cat ;; esac |
+    ssh -F "$at/config" target "$command"
 }
 
 export LC_ALL=C
 what=$1
-shift
+at=$(absolute "$2")
+shift 2
 "$what" "$@"

@@ -11,23 +11,7 @@ import pytest
 import yaml
 
 from tests.cases.intent import Wanted
-from tests.integration.command import Job, Ran, beamdeploy
-from tests.lab import Lab, LabHost
-
-
-@pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    """The Beam recipe on the first host of the lab."""
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    return made
-
-
-@pytest.fixture
-def name(clean_host: LabHost) -> str:
-    return clean_host.name
-
+from tests.integration.command import Ran, beamdeploy
 
 Render = Callable[..., Ran]
 

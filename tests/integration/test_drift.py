@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.integration.command import Job, Ran, container_id
-from tests.lab import Lab, LabHost
+from tests.lab import LabHost
 
 
 @pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    assert made.run("apply").exit == 0
-    return made
+def job(job: Job) -> Job:
+    """The Beam recipe, served."""
+    assert job.run("apply").exit == 0
+    return job
 
 
 def edits(ran: Ran, host: LabHost) -> list[str]:

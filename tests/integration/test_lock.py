@@ -122,6 +122,13 @@ def test_a_host_that_is_not_in_the_inventory_is_said(job: Job) -> None:
     assert (done.exit, "no host is called 'nosuch'" in done.problems) == (2, True)
 
 
+def test_hosts_that_are_named_and_not_asked_are_bad_input(job: Job) -> None:
+    for words in (("-i", job.inventory), ("-l", "gpu-a"), ("--check", "-i", job.inventory)):
+        done = beamdeploy("lock", job.recipe, "-o", "json", *words)
+        assert (done.exit, "--from HOST" in done.problems) == (2, True), done.problems
+    assert not (job.folder / "beam.lock.yaml").exists()
+
+
 def test_the_token_is_in_no_output_and_no_file(job: Job, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.token = "hf_" + "s3cret" * 5
     monkeypatch.setenv("HF_TOKEN", hub.token)

@@ -17,20 +17,6 @@ from tests.lab import Lab, LabHost
 UNKNOWN = {"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]}
 
 
-@pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    """The Beam recipe on the first host of the lab."""
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    return made
-
-
-@pytest.fixture
-def name(clean_host: LabHost) -> str:
-    return clean_host.name
-
-
 def test_apply_serves_and_a_second_apply_changes_nothing(job: Job, clean_host: LabHost, name: str) -> None:
     first = job.run("apply")
     assert first.exit == 0, first.err

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.integration.command import Job, container_id
-from tests.lab import Lab, LabHost
+from tests.lab import LabHost
 
 BAD = {"parsers.tool_call": "nosuch", "engine.unverified": ["parsers.tool_call"]}
-
-
-@pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    return made
 
 
 def test_c07_a_parser_that_the_image_lacks_blocks_before_the_old_server_is_stopped(

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.integration.command import Job, Ran, container_id
-from tests.lab import Lab, LabHost
+from tests.lab import LabHost
 
 TAGS = ("beam", "beam-next")
-
-
-@pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    return made
 
 
 def deploy(job: Job, tag: str, seqs: int) -> None:

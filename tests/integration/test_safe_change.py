@@ -14,14 +14,6 @@ from tests.integration.command import Job, container_id, environment
 from tests.lab import Lab, LabHost
 
 
-@pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    return made
-
-
 def test_a_failed_replacement_brings_the_old_server_back_and_sees_it_answer(job: Job, clean_host: LabHost) -> None:
     name = clean_host.name
     assert job.run("apply").exit == 0

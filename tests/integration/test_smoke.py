@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beamdeploy.smoke import CHECKS
 from tests.integration.command import Job, Ran, beamdeploy, container_id
-from tests.lab import Lab, LabHost
-
-
-@pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    """The Beam recipe on the first host of the lab."""
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    return made
-
-
-@pytest.fixture
-def name(clean_host: LabHost) -> str:
-    return clean_host.name
+from tests.lab import LabHost
 
 
 def verdicts(ran: Ran, host: str, key: str = "checks") -> dict[str, str]:

@@ -11,9 +11,11 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from beamdeploy.lock import Lock, LockedFolder, lock_file, write_lock
 from beamdeploy.sandbox import checkpoint
@@ -90,7 +92,8 @@ def test_from_a_host_what_lacks_is_moved_and_a_second_run_moves_nothing(job: Job
     assert (shown(bare), files_of(bare.models)) == (["dflash2", "nvfp4"], files_of(good.models))
     assert outcomes(job, "--from", good.name) == (0, {bare.name: "unchanged"}, 0)
     assert job.run("verify", "--deep").exit == 0
-    assert not (bare.folder / "root" / ".local/state/beamdeploy/stage/list.0").exists()
+    assert list((bare.folder / "root" / ".local/state/beamdeploy/stage").iterdir()) == []
+    assert not list(bare.models.glob(".*"))
 
 
 def test_without_a_lock_the_source_says_what_is_right(job: Job) -> None:
@@ -204,28 +207,114 @@ def test_a_source_that_is_none_is_bad_input(job: Job) -> None:
     assert job.run("stage", "--from", "nosuch").exit == 2
 
 
+def words_of(job: Job, *more: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "beamdeploy", "stage", job.recipe, "-i", job.inventory, *more)
+
+
+@contextmanager
+def stopped_while_it_stages(job: Job, host: LabHost, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A run that holds the lock of nvfp4 on `host` and does nothing, until it is told to go on."""
+    run = subprocess.Popen(
+        words_of(job, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+    )
+    try:
+        lock, until = host.models / ".nvfp4.lock", time.monotonic() + 30
+        while not (lock.exists() and lock.read_text()) and time.monotonic() < until:
+            time.sleep(0.02)
+        run.send_signal(signal.SIGSTOP)
+        yield run
+    finally:
+        run.kill()
+        run.wait(60)
+
+
+def test_a_second_run_on_the_same_folder_is_told_who_works_there(job: Job) -> None:
+    good, bare = job.hosts
+    lock_weights(job, good.models)
+    empty(bare)
+    with stopped_while_it_stages(job, bare, "--from", good.name) as first:
+        second = job.run("stage", "--from", good.name)
+        assert (second.exit, f"(pid {first.pid})" in second.problems) == (5, True), second.problems
+        third = subprocess.Popen(words_of(job, "--from", good.name, "--lock-wait", "60"), env=environment())
+        first.send_signal(signal.SIGCONT)
+        assert (first.wait(60), third.wait(60)) == (0, 0)
+    assert files_of(bare.models) == files_of(good.models)
+    assert not list(bare.models.glob(".*"))
+
+
+def test_two_hosts_that_share_a_folder_fill_it_once(job: Job) -> None:
+    good, bare = job.hosts
+    total = lock_weights(job, good.models)
+    empty(bare)
+    held = yaml.safe_load(Path(job.inventory).read_text(encoding="utf-8"))["all"]["children"]["lab"]["hosts"]
+    job.write_inventory({**held[bare.name], "name": "twin"})
+    done = outcomes(job, "--from", good.name)
+    assert (done[0], done[2]) == (0, total), done
+    assert files_of(bare.models) == files_of(good.models)
+
+
+def test_hosts_that_cannot_reach_each_other_copy_through_this_machine(job: Job) -> None:
+    good, bare = job.hosts
+    total = lock_weights(job, good.models)
+    empty(bare)
+    rule = ("INPUT", "-p", "tcp", "-s", bare.address, "-j", "REJECT", "--reject-with", "tcp-reset")
+    good.run("iptables", "-A", *rule)
+    try:
+        done = job.run("stage", "--from", good.name)
+        again = outcomes(job, "--from", good.name)
+    finally:
+        good.run("iptables", "-D", *rule)
+    folders = done.host(bare.name)["folders"].values()
+    assert (done.exit, sum(one["moved_bytes"] for one in folders)) == (0, total), done.problems
+    assert f"went through this machine, since {bare.name} does not reach {good.name}" in done.problems
+    assert again == (0, {bare.name: "unchanged"}, 0)
+    assert files_of(bare.models) == files_of(good.models)
+
+
+def test_more_files_than_a_command_takes_words(job: Job) -> None:
+    good, bare = job.hosts
+    for number in range(700):
+        (good.models / "nvfp4" / f"{number:03}-{'x' * 196}.txt").write_text(str(number), encoding="utf-8")
+    total = lock_weights(job, good.models)
+    empty(bare)
+    assert outcomes(job, "--from", good.name) == (0, {bare.name: "changed"}, total)
+    wrong = bare.models / "nvfp4" / f"007-{'x' * 196}.txt"
+    wrong.write_text("?", encoding="utf-8")
+    assert outcomes(job, "--from", good.name) == (0, {bare.name: "changed"}, 1)
+    assert files_of(bare.models / "nvfp4") == files_of(good.models / "nvfp4")
+
+
 def test_killed_at_any_moment_nothing_half_done_is_shown_and_the_next_run_completes(job: Job) -> None:
     good, bare = job.hosts
     for number in range(8):
-        (good.models / "nvfp4" / f"extra-{number}.safetensors").write_bytes(random.Random(number).randbytes(24 << 20))
+        (good.models / "nvfp4" / f"extra-{number}.safetensors").write_bytes(random.Random(number).randbytes(6 << 20))
     wanted = files_of(good.models / "nvfp4")
     lock_weights(job, good.models)
+    empty(bare)
+    began = time.monotonic()
+    assert job.run("stage", "--from", good.name).exit == 0
+    whole = time.monotonic() - began
     dice = random.Random(6)
-    words = (sys.executable, "-m", "beamdeploy", "stage", job.recipe, "-i", job.inventory, "--from", good.name)
-    for _ in range(10):
+    # one in each tenth of a run, from when it is about to connect to its end; each of the three at least three times
+    moments = [whole * (0.15 + 0.85 * (tenth + dice.random()) / 10) for tenth in range(10)]
+    victims = [*("beamdeploy", "rsync", "sshd") * 3, "beamdeploy"]
+    dice.shuffle(victims)
+    for moment, victim in zip(moments, victims, strict=True):
         empty(bare)
-        run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
-        time.sleep(dice.uniform(0.8, 6))
-        what = dice.choice(("beamdeploy", "rsync", "link"))
-        if what == "beamdeploy":
+        run = subprocess.Popen(
+            words_of(job, "--from", good.name),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(),
+        )  # fmt: skip
+        time.sleep(moment)
+        if victim == "beamdeploy":
             os.kill(run.pid, signal.SIGKILL)
         else:
-            for pid in pids(bare, "rsync" if what == "rsync" else "sshd"):
+            for pid in pids(bare, victim):
                 kill(bare, pid)
         run.wait(60)
         if "nvfp4" in shown(bare):
             assert files_of(bare.models / "nvfp4") == wanted
-        done = job.run("stage", "--from", good.name)
+        done = job.run("stage", "--from", good.name, "--lock-wait", "60")
         assert done.exit == 0, done.problems
         assert files_of(bare.models / "nvfp4") == wanted
         assert ".nvfp4.unfinished" not in shown(bare)

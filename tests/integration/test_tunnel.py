@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from signal import SIGINT
 from typing import Any
 
@@ -25,13 +24,10 @@ done
 
 
 @pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
+def job(job: Job) -> Job:
     """The Beam recipe, served on the first host of the lab."""
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    assert made.run("apply").exit == 0
-    return made
+    assert job.run("apply").exit == 0
+    return job
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The lab as fixtures: `lab` for the session, `clean_host` for a test that wants its host as new."""
+"""The lab as fixtures: `lab` for the session, `clean_host` for a test that wants its host as new, and a `job` on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import lab as labs
+from tests.integration.command import Job
 from tests.lab import Lab, LabHost
 
 
@@ -42,3 +43,18 @@ def clean_hosts(lab: Lab) -> Iterator[tuple[LabHost, ...]]:
     yield lab.hosts
     for host in lab.hosts:
         labs.clean(host)
+
+
+@pytest.fixture
+def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
+    """The Beam recipe for the first host, which has not seen it yet."""
+    made = Job(lab, (clean_host,), tmp_path)
+    made.write()
+    made.write_inventory()
+    return made
+
+
+@pytest.fixture
+def name(clean_host: LabHost) -> str:
+    """How the first host is called in inventory and reports."""
+    return clean_host.name

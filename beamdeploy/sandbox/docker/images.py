@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from beamdeploy.sandbox import place
@@ -120,6 +122,50 @@ def _progress(image: Image, full: str, tag: str | None, repository: str, digest:
     status = "Downloaded newer image for" if is_new else "Image is up to date for"
     domain = full if re.match(r"[^/]+[.:][^/]*/", full) else f"docker.io/{full if '/' in full else 'library/' + full}"
     return "\n".join([*lines, f"Digest: {digest}", f"Status: {status} {full}", domain]) + "\n"
+
+
+def saved(folder: str, words: Sequence[str]) -> str:
+    """Images as a text that `load` takes; names of tags go with those that were asked for by one. Failure: no such."""
+    found = []
+    for word in words:
+        image = find(folder, word)
+        if image is None:
+            raise daemon(f"No such image: {word}")
+        tags = [word if ":" in word.rpartition("/")[2] else f"{word}:latest"] if "sha256:" not in word else []
+        found.append({**image, "RepoTags": [tag for tag in tags if tag in image["RepoTags"]], "RepoDigests": []})
+    return json.dumps(found)
+
+
+def load(folder: str, text: str) -> list[str]:
+    """Take what `saved` gave; what is said of it. Failure: it is not whole."""
+    try:
+        held: list[Image] = json.loads(text)
+    except ValueError:
+        raise daemon("archive/tar: invalid tar header") from None
+    lines = []
+    for image in held:
+        known = find(folder, image["Id"])
+        tags = [*(known["RepoTags"] if known else ()), *image["RepoTags"]]
+        merged = {**(known or image), "RepoTags": list(dict.fromkeys(tags))}
+        place.write(os.path.join(folder, place.IMAGES), image["Id"].removeprefix("sha256:") + ".json", merged)
+        lines += [f"Loaded image: {tag}" for tag in image["RepoTags"]] or [f"Loaded image ID: {image['Id']}"]
+    return lines
+
+
+def tag(folder: str, word: str, target: str) -> None:
+    """Give an image one more name, which another may have had. Failure: no such image, or no such name."""
+    image = find(folder, word)
+    if image is None:
+        raise daemon(f"No such image: {word if ':' in word else word + ':latest'}")
+    name, given, _ = parse(target)
+    full = f"{name}:{given or 'latest'}"
+    root = os.path.join(folder, place.IMAGES)
+    for other in all_of(folder):
+        if full in other["RepoTags"]:
+            kept = {**other, "RepoTags": [each for each in other["RepoTags"] if each != full]}
+            place.write(root, other["Id"].removeprefix("sha256:") + ".json", kept)
+    image["RepoTags"] = [*(each for each in image["RepoTags"] if each != full), full]
+    place.write(root, image["Id"].removeprefix("sha256:") + ".json", image)
 
 
 def remove(folder: str, word: str) -> Image:

@@ -81,6 +81,31 @@ def rmi(folder: str, asked: Asked) -> int:
     return 0
 
 
+def save(folder: str, asked: Asked) -> int:
+    text = images.saved(folder, asked.rest)
+    target = asked.last("output")
+    if target is None:
+        return _say(text, "")
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(text)
+    return 0
+
+
+def load(folder: str, asked: Asked) -> int:
+    source = asked.last("input")
+    with open(source, encoding="utf-8") if source is not None else sys.stdin as file:
+        text = file.read()
+    with store.exclusive(folder):
+        sys.stdout.writelines(f"{line}\n" for line in images.load(folder, text))
+    return 0
+
+
+def tag(folder: str, asked: Asked) -> int:
+    with store.exclusive(folder):
+        images.tag(folder, *asked.rest)
+    return 0
+
+
 def list_images(folder: str, asked: Asked) -> int:
     return _say(show.list_images(folder, asked), "")
 
@@ -270,6 +295,9 @@ COMMANDS: Mapping[str, Callable[[str, Asked], int]] = {
     "images": list_images,
     "image inspect": inspect_image,
     "rmi": rmi,
+    "save": save,
+    "load": load,
+    "tag": tag,
     "run": run,
     "create": create,
     "ps": ps,

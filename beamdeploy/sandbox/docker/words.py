@@ -38,6 +38,9 @@ COMMANDS: Mapping[str, Command] = {
         "docker images [OPTIONS] [REPOSITORY[:TAG]]", 0, 1, "all|a quiet|q no-trunc digests filter|f= format="
     ),
     "image inspect": Command("docker image inspect [OPTIONS] IMAGE [IMAGE...]", 1, None, "format|f="),
+    "save": Command("docker save [OPTIONS] IMAGE [IMAGE...]", 1, None, "output|o="),
+    "load": Command("docker load [OPTIONS]", 0, 0, "input|i= quiet|q"),
+    "tag": Command("docker tag SOURCE_IMAGE[:TAG] TARGET_IMAGE[:TAG]", 2, 2, ""),
     "rmi": Command("docker rmi [OPTIONS] IMAGE [IMAGE...]", 1, None, "force|f no-prune"),
     "run": Command("docker run [OPTIONS] IMAGE [COMMAND] [ARG...]", 1, None, RUN_FLAGS, whole=True),
     "create": Command("docker create [OPTIONS] IMAGE [COMMAND] [ARG...]", 1, None, RUN_FLAGS, whole=True),
