@@ -236,6 +236,7 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
             "run --rm --init --network none --entrypoint python3 {image} -c", "import smg.smg_rs; print('asked')", "--x"
         ),
         call("image inspect --format {{.Id}} {image}", compare="exit"),
+        call("run --rm --init --name bd-hf --user 0:0 --network host --entrypoint sh {image} -c", "echo fine"),
         sh("bd-exec", "sleep 30"),
         call("exec bd-exec true"),
         call("exec bd-exec nosuch"),
