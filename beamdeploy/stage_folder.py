@@ -43,11 +43,15 @@ class From:
 
 @dataclass(frozen=True)
 class Manner:
-    """How: connections a host, seconds to wait for another run, and the environment that names hub and token."""
+    """How: connections a host, seconds to wait for another run, and the environment that names hub and token.
+
+    `hf_image`: in which `hf` runs on hosts that have none; None: the recipe's own.
+    """
 
     streams: int = 1
     lock_wait: float = 0
     environ: Mapping[str, str] = field(default_factory=dict)
+    hf_image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,9 @@ def _bring(
     total = _bytes(wanted, tuple(wanted.files))
     load = Load(total, total - _bytes(wanted, names))
     if shared.source.hub:
-        from_hub(session, place, _hub_source(session, shared, path), names, load, shared.manner.environ, say)
+        image = shared.manner.hf_image or shared.recipe.image.word
+        at = _hub_source(session, shared, path)
+        from_hub(session, place, at, names, load, shared.manner.environ, image, say)
         return ()
     say("stage", "waiting for one that has it")
     holder = sender.take()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,10 +11,10 @@ from beamdeploy import errors
 from beamdeploy.endpoint import Answer, get
 from beamdeploy.engines import facts_of, names
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.health import completion, gpus_inside
 from beamdeploy.imprint import edits
 from beamdeploy.inventory import Host
+from beamdeploy.kept import Kept
 from beamdeploy.label import Deployed, read_labels
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Container, Facts
@@ -22,8 +22,7 @@ from beamdeploy.outcome import HostReport, Report
 from beamdeploy.preflight import KEPT, PREVIOUS, own
 from beamdeploy.ranks import rank_of
 from beamdeploy.recap import shared
-from beamdeploy.remote import Looker, Session, open_session
-from beamdeploy.remote.gates import Gates
+from beamdeploy.remote import Looker, Session
 from beamdeploy.render import Spec
 from beamdeploy.run import to_look, told
 
@@ -62,30 +61,18 @@ class Looked:
     notes: tuple[Problem, ...]
 
 
-def status(
-    hosts: Iterable[Host],
-    name: str | None,
-    specs: Mapping[str, Spec],
-    *,
-    accept_new: bool,
-    deep: bool = False,
-    forks: Forks = AS_USUAL,
-) -> Report:
+def status(kept: Kept, name: str | None, specs: Mapping[str, Spec], *, deep: bool = False) -> Report:
     """All deployments, or that of one name. `specs`: host → what the recipe would be there, for drift.
 
     `deep`: each running container is asked for its GPUs, and each ready server for a small completion.
     """
-    by_name = {host.name: host for host in hosts}
 
-    gates = Gates(forks.through_a_bastion)
+    def work(session: Session) -> Looked:
+        shallow = looked(to_look(session), name, specs.get(session.host.name), need_gpus=deep)
+        return _deeply(session, shallow) if deep else shallow
 
-    def work(host: str) -> Looked:
-        with open_session(by_name[host], accept_new=accept_new, gates=gates) as session:
-            shallow = looked(to_look(session), name, specs.get(host), need_gpus=deep)
-            return _deeply(session, shallow) if deep else shallow
-
-    results = each(by_name, work, at_once=forks.hosts)
-    reports = tuple(_report(host, results[host], name) for host in by_name)
+    results = kept.each(work)
+    reports = tuple(_report(host, results[host], name) for host in kept.hosts)
     return shared(Report("Status", errors.worst(report.exit for report in reports), reports))
 
 

@@ -16,6 +16,7 @@ from beamdeploy import contract, deploy, takedown
 from beamdeploy.errors import DONE, FAILED, BeamdeployError, HostError, InputError, Problem
 from beamdeploy.fleet import each
 from beamdeploy.inventory import Host, load_inventory
+from beamdeploy.kept import Kept
 from beamdeploy.lock import Lock
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.recipe import Recipe
@@ -251,7 +252,8 @@ def _destroy(name: str, stage: Stage) -> Step:
     made = _judged(name, report)
     if made.verdict == FAIL:
         return made
-    left = status((stage.host,), deployment, {}, accept_new=False).hosts[0]
+    with Kept((stage.host,), accept_new=False) as kept:
+        left = status(kept, deployment, {}).hosts[0]
     return made if left.outcome == "nothing" else replace(made, verdict=FAIL, why=f"it is still there: {left.summary}")
 
 

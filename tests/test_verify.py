@@ -28,6 +28,7 @@ from tests.checkpoint import lfs_pointer
 
 BEAM = Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"
 SHARDS = 64
+ASKED = "the recipe asks for `quantization.weights: nvfp4`"
 SEVEN, EIGHT = (f"model-{number:05}-of-{SHARDS:05}.safetensors" for number in (7, 8))
 INDEX = "model.safetensors.index.json"
 
@@ -153,6 +154,31 @@ def wrong_drafter(folder: Path) -> None:
     other.write_text(json.dumps(config | {"block_size": 8}), encoding="utf-8")
 
 
+def other_drafter(folder: Path) -> None:
+    path = next((folder.parent / "dflash2").glob("*.safetensors"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def unfinished(folder: Path) -> None:
+    missing(folder)
+    leftover(folder)
+
+
+def config_of(**values: object) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        (folder / "config.json").write_text(json.dumps(config | values), encoding="utf-8")
+
+    damage.__name__ = "_".join(values)
+    return damage
+
+
+def no_template(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+
+
 DAMAGE: dict[Callable[[Path], None], tuple[str, str]] = {
     # what is done → (where the quick check says so, where the deep one does); "" where it cannot be seen
     truncate: (SEVEN, SEVEN),
@@ -170,6 +196,12 @@ DAMAGE: dict[Callable[[Path], None], tuple[str, str]] = {
     garbage: (SEVEN, SEVEN),
     empty: (SEVEN, SEVEN),
     wrong_drafter: ("block_size 8", "block_size 8"),
+    other_drafter: ("", "dflash2"),
+    unfinished: ("Its download was not finished", "Its download was not finished"),
+    config_of(quantization_config={"quant_method": "fp8"}): (ASKED, ASKED),
+    config_of(num_attention_heads=30): ("30 attention heads", "30 attention heads"),
+    config_of(max_position_embeddings=65536): ("is longer than", "is longer than"),
+    no_template: ("chat_template.jinja", "chat_template.jinja"),
 }
 
 

@@ -199,6 +199,18 @@ def lock_wait(command: F) -> F:
     )(command)
 
 
+def interval(seconds: float) -> Callable[[F], F]:
+    """`interval: float`, seconds"""
+    return click.option(
+        "--interval",
+        type=click.FloatRange(min=0.1),
+        default=seconds,
+        show_default=True,
+        metavar="SECONDS",
+        help="The pause between two looks, where it is looked again and again.",
+    )
+
+
 def yes(command: F) -> F:
     """`yes: bool`"""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)

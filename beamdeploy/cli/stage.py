@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="The image instead of the weights: pulled, or loaded --from HOST or --from here (this machine's docker).",
 )
+@click.option(
+    "--hf-image",
+    metavar="IMAGE",
+    help="Where a host has no `hf`, it runs in a container of this image.  [default: the recipe's own image]",
+)
 @options.lock_wait
 @options.output
 def stage(
@@ -45,6 +50,7 @@ def stage(
     source: str,
     streams: int,
     of_image: bool,
+    hf_image: str | None,
     lock_wait: float,
     output: str,
 ) -> int:
@@ -66,7 +72,7 @@ def stage(
     everybody = load_hosts(replace(where, limit=None))
     specs = specs_of(wanted, load_hosts(where), lock, None)
     origin = _origin(source, everybody, of_image)
-    manner = Manner(streams, lock_wait, os.environ)
+    manner = Manner(streams, lock_wait, os.environ, hf_image)
     with Progress() as progress:
         if of_image:
             report = stage_image(specs, origin, manner, progress.event, accept_new=where.accept_new)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from beamdeploy.cli import complete, options
-from beamdeploy.errors import DONE
 
 if TYPE_CHECKING:
     from beamdeploy.fleet import Forks
@@ -22,14 +19,7 @@ if TYPE_CHECKING:
 @options.overrides
 @click.option("--deep", is_flag=True, help="Also ask each container for its GPUs, and each server for a completion.")
 @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0.1),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --watch: the pause between two looks.",
-)
+@options.interval(5.0)
 @options.forks
 @options.output
 def status(
@@ -51,7 +41,9 @@ def status(
     from beamdeploy import status as look
     from beamdeploy.cli.targets import deployment_name, is_recipe, load_hosts, load_wanted
     from beamdeploy.deploy import specs_of
+    from beamdeploy.kept import Kept
     from beamdeploy.report import show
+    from beamdeploy.report.live import watched
 
     hosts = load_hosts(where)
     specs = {}
@@ -60,24 +52,9 @@ def status(
         specs = {spec.host.name: spec for spec in specs_of(wanted, hosts, lock, None)}
     name = deployment_name(target)
 
-    def looked() -> Report:
-        return look.status(hosts, name, specs, accept_new=where.accept_new, deep=deep, forks=forks)
+    with Kept(hosts, accept_new=where.accept_new, forks=forks) as kept:
 
-    return _watched(looked, interval, output) if watch else show(looked(), output)
+        def looked() -> Report:
+            return look.status(kept, name, specs, deep=deep)
 
-
-def _watched(looked: Callable[[], Report], interval: float, output: str) -> int:
-    """Until Ctrl-C; the exit code is that of the last look."""
-    from beamdeploy.report.live import LiveTable
-    from beamdeploy.run import now
-
-    exit_code = DONE
-    with LiveTable(output) as shown:
-        try:
-            while True:
-                report = looked()
-                exit_code = report.exit
-                shown.show(report, now())
-                time.sleep(interval)
-        except KeyboardInterrupt:
-            return exit_code
+        return watched(looked, interval, output) if watch else show(looked(), output)

@@ -26,6 +26,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "fit": ("fit", "Say whether a model fits into the GPUs, and how much context would."),
         "preflight": ("preflight", "Say what on each host stands in the way of a recipe."),
         "status": ("status", "Say what runs on each host and whether it is ready."),
+        "top": ("top", "Show GPUs, who uses them, and requests, of all hosts at once."),
         "drift": ("drift", "Say what on the hosts is not as the recipe says."),
         "history": ("history", "List what was deployed on each host, and when."),
         "logs": ("logs", "Show the log of a deployment."),

@@ -17,13 +17,16 @@ _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{[^}]*\})? ([-+0-9.eE]+|NaN|[+-]In
 class Metrics:
     """`path` on the serving port; `accepted` and `drafted`: names of counters, in the Prometheus text form.
 
-    `remedy`: what makes the engine show them, where it does not.
+    `remedy`: what makes the engine show them, where it does not. `running`, `waiting`: names of the gauges of requests;
+    "": not known.
     """
 
     path: str
     accepted: str
     drafted: str
     remedy: str = ""
+    running: str = ""
+    waiting: str = ""
 
 
 @cache

@@ -76,7 +76,7 @@ def _number(cell: str) -> int | None:
 
 def _processes(found: Sequence[Frame]) -> Iterator[GpuProcess]:
     asked, groups = only(found, "gpus.apps"), only(found, "gpus.groups")
-    containers = dict(_containers("" if groups is None else groups.text))
+    containers = dict(containers_of("" if groups is None else groups.text))
     for line in ("" if asked is None else asked.text).splitlines():
         # a process name may hold commas; the outer cells cannot
         match = re.fullmatch(r"\s*(\d+)\s*,\s*(.*?)\s*,\s*([^,]*?)\s*,\s*(\S+)\s*", line)
@@ -85,7 +85,7 @@ def _processes(found: Sequence[Frame]) -> Iterator[GpuProcess]:
             yield GpuProcess(pid, match[2], match[4], _number(match[3]), containers.get(pid, ""))
 
 
-def _containers(text: str) -> Iterator[tuple[int, str]]:
+def containers_of(text: str) -> Iterator[tuple[int, str]]:
     """(pid, container) of "/proc/PID/cgroup:0::/system.slice/docker-ID.scope" and of ".../docker/ID" lines."""
     for line in text.splitlines():
         match = re.match(r"/proc/(\d+)/cgroup:.*\b([0-9a-f]{64})\b", line)

@@ -58,6 +58,8 @@ def watched(session: Session, words: Sequence[str], load: Load, say: Say) -> Res
     started = time.monotonic()
 
     def line(text: str) -> None:
+        if text.startswith("@@S "):
+            say("stage", text.removeprefix("@@S "))
         told = _DONE.match(text)
         if told is None:
             return  # what a tool says else is for the failure: hf's traceback of a hundred lines is no progress
@@ -69,5 +71,9 @@ def watched(session: Session, words: Sequence[str], load: Load, say: Say) -> Res
 
 def tail(text: str) -> str:
     """The end of what a part said, on one line, without its ticks."""
-    said = (line for line in text.splitlines() if line and not _DONE.match(line) and not _RECORDS.match(line))
+    said = (
+        line
+        for line in text.splitlines()
+        if line and not line.startswith("@@S ") and not _DONE.match(line) and not _RECORDS.match(line)
+    )
     return " / ".join(said)[-600:]

@@ -205,22 +205,34 @@ token() { # stdin: a token for the hub, or nothing
   mkdir -p "$at" && cat >"$at/token"
 }
 
-hub() { # unfinished endpoint repository revision
-  file=$at/token
-  trap 'rm -f "$file"' EXIT
+hub() { # unfinished endpoint repository revision image docker...: by hf, of this host or else of the image
+  file=$at/token docker=''
+  trap 'rm -f "$file"; [ -z "$docker" ] || eval "$docker rm --force $container >/dev/null 2>&1"' EXIT
   trap 'exit 143' TERM HUP INT
-  unfinished=$1 repository=$3 revision=$4
+  unfinished=$1 repository=$3 revision=$4 image=$5
   [ -z "$2" ] || export HF_ENDPOINT="$2"
+  shift 5
   hf=
   for each in hf "$HOME/.local/bin/hf" /usr/local/bin/hf /opt/hf/bin/hf; do
     if [ -z "$hf" ] && command -v "$each" >/dev/null; then hf=$each; fi
   done
-  [ -n "$hf" ] || { echo "hf is not installed on this host"; exit 42; }
+  if [ -z "$hf" ]; then
+    [ -n "$image" ] || { echo "hf is not installed on this host"; exit 42; }
+    echo "@@S hf is not on this host: it runs in $image"
+    docker=$(quoted "$@") container=beamdeploy-hf-${at##*/}
+    watched "$unfinished" contained "$@" || exit
+    arrived
+    exit
+  fi
   [ ! -s "$file" ] || HF_TOKEN=$(cat "$file")
   export HF_TOKEN="${HF_TOKEN-}" HF_HUB_DISABLE_PROGRESS_BARS=1 HF_HUB_DISABLE_TELEMETRY=1 NO_COLOR=1
   [ -n "$HF_TOKEN" ] || unset HF_TOKEN
   watched "$unfinished" download || exit
-  # where the hub refuses, hf takes a folder that is there for the answer and ends with 0
+  arrived
+}
+
+# Where the hub refuses, hf takes a folder that is there for the answer and ends with 0.
+arrived() {
   while IFS= read -r name; do
     [ -e "$unfinished/$name" ] || exit 43
   done <"$at/names"
@@ -229,6 +241,23 @@ hub() { # unfinished endpoint repository revision
 download() {
   tr '\n' '\0' <"$at/names" |
     xargs -0 -n 500 "$hf" download --revision "$revision" --local-dir "$unfinished" "$repository"
+}
+
+# The token is a file for the container, too. It runs as this user, who owns what it writes.
+contained() { # docker...
+  "$@" rm --force "$container" >/dev/null 2>&1
+  set -- "$@" run --rm --init --name "$container" --user "$(id -u):$(id -g)" --network host
+  set -- "$@" --mount "type=bind,src=$unfinished,dst=/staged" --workdir /staged --entrypoint hf
+  if [ -s "$file" ]; then
+    set -- "$@" --mount "type=bind,src=$file,dst=/run/hf-token,readonly" -e HF_TOKEN_PATH=/run/hf-token
+  fi
+  for name in HF_ENDPOINT http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+    value=$(eval "printf %s \"\${$name-}\"")
+    [ -z "$value" ] || set -- "$@" -e "$name=$value"
+  done
+  set -- "$@" -e HF_HOME=/tmp/hf -e HF_HUB_DISABLE_PROGRESS_BARS=1 -e HF_HUB_DISABLE_TELEMETRY=1 -e NO_COLOR=1 "$image"
+  tr '\n' '\0' <"$at/names" |
+    xargs -0 -n 500 "$@" download --revision "$revision" --local-dir /staged "$repository"
 }
 
 push() { # folder unfinished ssh-configuration: from this machine to a host

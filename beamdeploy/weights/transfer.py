@@ -41,13 +41,18 @@ def from_hub(
     names: Sequence[str],
     load: Load,
     environ: Mapping[str, str],
+    image: str,
     say: Say,
 ) -> None:
-    """`hf download` on the host at a commit. The token travels on stdin into a file that is removed at the end."""
+    """`hf download` on the host at a commit, in a container of `image` where the host has no `hf`.
+
+    The token travels on stdin into a file that is removed at the end.
+    """
     part(session, "names", place.work, stdin=lines(names))
     part(session, "token", place.work, stdin=(hub.token(environ) or "").encode())
     endpoint = environ.get("HF_ENDPOINT", "")
-    words = ("hub", place.work, place.unfinished, endpoint, source.repository, str(source.revision))
+    asked = (source.repository, str(source.revision), image, *session.host.docker_words)
+    words = ("hub", place.work, place.unfinished, endpoint, *asked)
     result = watched(session, words, load, say)
     if not result.ok:
         raise HostError(_hub_failed(session, source, endpoint or hub.ENDPOINT, result))
@@ -125,6 +130,16 @@ def _hub_failed(session: Session, source: hub.Source, endpoint: str, result: Res
 
 _LOG_IN = "put a token that may read it into HF_TOKEN where beamdeploy runs"
 _HUB_SAYS = (
+    (
+        r'"hf": executable file not found|exec: "?hf|exec hf failed',
+        "neither the host nor the image has hf",
+        "name an image that has it (--hf-image), or pip install huggingface_hub on the host",
+    ),
+    (
+        r"error during connect|docker daemon|docker: .*not found|unable to find image",
+        "the host has no hf, and docker does not run the image for it",
+        "pip install huggingface_hub on the host, or name another image (--hf-image)",
+    ),
     (r"gated|403|forbidden|awaiting a review", "it is gated", "ask for access on {page}, then " + _LOG_IN),
     (r"429|too many requests", "the hub gives no more for now", "wait some minutes, then run the same again"),
     (

@@ -30,6 +30,11 @@ IMAGE = (
     '"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}}}'
 )
 
+TOP = (
+    '{{.ID}}{{"\\t"}}{{.Names}}{{"\\t"}}{{.Status}}{{"\\t"}}{{.Label "beamdeploy.name"}}{{"\\t"}}'
+    '{{.Label "beamdeploy.digest"}}{{"\\t"}}{{.Label "beamdeploy.spec"}}'
+)
+
 PINNED = '{"id":{{json .Id}},"digests":{{json .RepoDigests}},"os":{{json .Os}},"arch":{{json .Architecture}}}'
 
 
@@ -112,6 +117,7 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
         call("pull {image}", compare="exit"),
         run(),
         call("ps --all --no-trunc --format", PS),
+        call("ps --no-trunc --format", TOP),
         call("ps --all --quiet --no-trunc --filter name=^/bd-one$ --filter label=beamdeploy.digest=sha256:0"),
         call("ps --all --quiet --no-trunc --filter id={id} --filter status=running --filter name=^/bd-one$"),
         call("ps --all --quiet --no-trunc --filter status=created"),
@@ -230,6 +236,7 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
             "run --rm --init --network none --entrypoint python3 {image} -c", "import smg.smg_rs; print('asked')", "--x"
         ),
         call("image inspect --format {{.Id}} {image}", compare="exit"),
+        call("run --rm --init --name bd-hf --user 0:0 --network host --entrypoint sh {image} -c", "echo fine"),
         sh("bd-exec", "sleep 30"),
         call("exec bd-exec true"),
         call("exec bd-exec nosuch"),

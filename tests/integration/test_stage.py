@@ -196,11 +196,45 @@ def test_a_hub_that_refuses_the_host_is_explained(job: Job, hub: Hub, refusal: t
     assert "nvfp4" not in shown(job.hosts[0])
 
 
-def test_a_host_without_hf_says_so(job: Job) -> None:
+def test_a_host_and_an_image_without_hf_say_so(job: Job) -> None:
     lock_weights(job, job.hosts[0].models)
     empty(*job.hosts)
-    done = job.run("stage")
-    assert (done.exit, "hf is not installed" in done.problems) == (1, True)
+    done = job.run("stage", "-l", job.hosts[0].name)
+    assert (done.exit, "neither the host nor the image has hf" in done.problems) == (1, True), done.problems
+
+
+# the image of the lab, with this machine's Python and the real hf in it
+LIBRARY = sysconfig.get_path("purelib")
+DOCKER = f"""#!/bin/sh
+[ "$1" != run ] || {{
+  shift
+  set -- run -v /usr:/usr:ro -v /lib:/lib:ro -v /lib64:/lib64:ro -v {LIBRARY}:{LIBRARY}:ro \\
+    -v /srv/tools:/opt/tools:ro -e PATH=/opt/tools:/usr/bin:/bin "$@"
+}}
+exec docker "$@"
+"""
+
+
+def test_without_hf_on_the_host_it_runs_in_a_container(job: Job, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host, _) = job.hosts
+    hub.token = "hf_" + "s3cret" * 5
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    tools = host.folder / "srv" / "tools"
+    tools.mkdir()
+    (host.folder / "bin" / "hf").rename(tools / "hf")
+    (tools / "docker").write_text(DOCKER, encoding="utf-8")
+    (tools / "docker").chmod(0o755)
+    job.write_inventory(docker="/srv/tools/docker")
+    empty(host)
+    done = job.run("stage", "-l", host.name)
+    shutil.move(tools / "hf", host.folder / "bin" / "hf")
+    shutil.rmtree(tools)
+    assert (done.exit, done.host(host.name)["outcome"]) == (0, "changed"), done.problems
+    assert files_of(host.models / "nvfp4") == files_of(hub.folder / TARGET)
+    assert {header for _, header in hub.seen if header} == {f"Bearer {hub.token}"}
+    assert hub.token not in done.out + done.err
+    assert not [path for path in (host.folder / "root").rglob("token")]
+    assert host.docker("ps", "--all", "--quiet") == ""
 
 
 def test_a_source_that_is_none_is_bad_input(job: Job) -> None:
