@@ -242,6 +242,22 @@ def test_a_taken_port_of_the_ranks_blocks_the_head_alone() -> None:
     assert found[0].problems[0].what == "port 23459, on which the ranks meet, is taken by nc (pid 7)"
 
 
+def test_a_server_on_other_hosts_is_destroyed_first() -> None:
+    head, single = (
+        PAIR["gpu-a"],
+        specs("tokenspeed", {"engine": {"nodes": 1, "tensor_parallel": 4}, **ONE}, hosts=HOSTS[:1]),
+    )
+    for wanted, there, what in (
+        (head, single[0], "runs here as one server on gpu-a, and is wanted on gpu-a, gpu-b"),
+        (single[0], head, "runs here as one server on gpu-a, gpu-b, and is wanted on gpu-a"),
+    ):
+        made = plan_apply(wanted, facts_of(there))
+        assert made.outcome == "blocked" and what in made.problems[0].what
+
+
+ONE: Mapping[str, Any] = {"container": {"network": None}}
+
+
 def test_the_head_stops_first_and_all_start_together() -> None:
     rounds = {}
     for name, spec in PAIR.items():

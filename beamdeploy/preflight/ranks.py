@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from beamdeploy.label import read_labels
 from beamdeploy.look.facts import Facts
 from beamdeploy.preflight.check import Check
 from beamdeploy.preflight.names import own
+from beamdeploy.ranks import rank_of
 from beamdeploy.render import Spec
 
 
 def checks(spec: Spec, facts: Facts) -> Iterator[Check]:
-    """Nothing for a server on one node."""
+    """Nothing for a server that is and was on one node."""
+    yield from _elsewhere(spec, facts)
     if spec.rank is not None:
         yield _interface(spec, facts)
         yield from _ports(spec, facts)
+
+
+def _elsewhere(spec: Spec, facts: Facts) -> Iterator[Check]:
+    """A server on other hosts cannot be exchanged as one: its ranks there would be left over, or not brought back."""
+    current = own(spec.recipe.name, facts.containers)
+    deployed = read_labels(current.labels) if current is not None else None
+    if deployed is None:
+        return
+    was, wanted = rank_of(deployed.settings), spec.rank
+    before, after = (rank.hosts if rank else (spec.host.name,) for rank in (was, wanted))
+    if before != after:
+        what = f"{spec.recipe.name} runs here as one server on {', '.join(before)}, and is wanted on {', '.join(after)}"
+        yield Check("ranks", what, "block", f"Destroy it first, on {', '.join(before)}.")
 
 
 def _interface(spec: Spec, facts: Facts) -> Check:

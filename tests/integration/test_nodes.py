@@ -86,3 +86,23 @@ def test_two_nodes_are_one_server(engine: str, lab: Lab, hosts: tuple[LabHost, .
     gone = [job.run("destroy", "-y") for _ in range(2)]
     assert [outcomes(each) for each in gone] == [["changed"] * 2, ["unchanged"] * 2], gone[0].out
     assert ids(hosts) == ["", ""]
+
+
+def test_ranks_are_rolled_back_together_and_destroyed_whole(
+    lab: Lab, hosts: tuple[LabHost, ...], tmp_path: Path
+) -> None:
+    job = job_of("tokenspeed", lab, hosts, tmp_path)
+    for seqs in (8, 4):
+        write(job, "tokenspeed", max_num_seqs=seqs)
+        assert job.run("apply").exit == 0
+    assert job.run("drift").exit == 0
+    for _ in range(2):
+        back = job.run("rollback", "-y")
+        assert (back.exit, outcomes(back)) == (0, ["changed", "changed"]), back.out
+    hosts[1].docker("kill", "beam")  # the head dies of it; both are started again
+    done = job.run("apply")
+    assert (done.exit, outcomes(done)) == (0, ["changed", "changed"]), done.out
+    for _ in range(2):
+        part = job.run("destroy", "-y", "-l", hosts[1].name)
+        assert (part.exit, outcomes(part)) == (3, ["blocked"]), part.out
+    assert job.run("status").exit == 0
