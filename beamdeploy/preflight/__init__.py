@@ -11,7 +11,7 @@ from beamdeploy.preflight import disk, docker, fits, gpus, host, image, memory, 
 from beamdeploy.preflight.check import Check, told
 from beamdeploy.preflight.image import image_there, known_by, run_word
 from beamdeploy.preflight.names import KEPT, PREVIOUS, kept, name_problems, own, previous
-from beamdeploy.preflight.weights import staged_folders
+from beamdeploy.preflight.weights import container_user, given_user, staged_folders
 from beamdeploy.render import Spec
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "PREVIOUS",
     "Check",
     "checks",
+    "container_user",
+    "given_user",
     "image_there",
     "kept",
     "known_by",

@@ -27,7 +27,7 @@ CONTAINER = (
 IMAGES = '{{.ID}}{{"\\t"}}{{.Repository}}{{"\\t"}}{{.Tag}}{{"\\t"}}{{.Digest}}'
 IMAGE = (
     '{"id":{{json .Id}},"repo_tags":{{json .RepoTags}},"repo_digests":{{json .RepoDigests}},'
-    '"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}}}'
+    '"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}},"user":{{json .Config.User}}}'
 )
 
 TOP = (
