@@ -14,6 +14,8 @@ from beamdeploy.look.facts import Container, Facts
 from beamdeploy.preflight import PREVIOUS, image_there, kept, name_problems, own, preflight, previous, run_word
 from beamdeploy.probe import SECONDS as PROBE_TIMEOUT
 from beamdeploy.probe import probe_words
+from beamdeploy.probe.cuda import SECONDS as CUDA_TIMEOUT
+from beamdeploy.probe.cuda import cuda_words
 from beamdeploy.render import Spec
 from beamdeploy.weights.staging import human
 
@@ -25,7 +27,7 @@ COMMAND_TIMEOUT = 120
 class Step:
     """One thing to do. `words`: the command; `container`: the id that was looked at; `timeout` in seconds.
 
-    `kind`: pull, write secrets, probe, stop, set aside, remove, wait for GPUs, run, start, settle.
+    `kind`: pull, write secrets, probe, try GPUs, stop, set aside, remove, wait for GPUs, run, start, settle.
     """
 
     kind: str
@@ -143,7 +145,11 @@ def _steps(
     tidy = _tidy(spec, aside)
     if current is None:
         reason = f"there is no container named {spec.recipe.name}"
-        return "create", (*_first(spec, facts), _run(spec, reason), _settle(spec), *tidy), aside.id if aside else None
+        return (
+            "create",
+            (*_first(spec, facts, None), _run(spec, reason), _settle(spec), *tidy),
+            aside.id if aside else None,
+        )
     if not same(spec, current) or _rotated(facts, current) or current.state in ("created", "dead", "removing"):
         return _replacement(spec, facts, current, aside)
     if current.running and is_ready(spec, facts):
@@ -164,7 +170,7 @@ def _replacement(
 ) -> tuple[str, tuple[Step, ...], str | None]:
     """The old one is stopped last of all and kept aside until the new one has answered."""
     docker = spec.host.docker_words
-    first = (*_first(spec, facts), *(_probe(spec) if current.running else ()))
+    first = _first(spec, facts, current)
     run = _run(spec, "the settings differ")
     if aside is not None or not (current.running or served(current, facts)):
         # it has never served, or is the half-started heir of the one kept aside: that one stays the fallback
@@ -243,11 +249,12 @@ def _rotated(facts: Facts, current: Container | None) -> tuple[Change, ...]:
     return (Change("container.secrets", "as this container got them", "changed since"),)
 
 
-def _first(spec: Spec, facts: Facts) -> tuple[Step, ...]:
+def _first(spec: Spec, facts: Facts, current: Container | None) -> tuple[Step, ...]:
     """What can fail without harm to what serves."""
-    if facts.secrets is None or facts.secrets.state == "same":
-        return _pull(spec, facts)
-    return (*_pull(spec, facts), Step("write secrets", f"the env file on the host is {facts.secrets.state}"))
+    held = facts.secrets
+    reason = "" if held is None or held.state == "same" else f"the env file on the host is {held.state}"
+    secrets = (Step("write secrets", reason),) if reason else ()
+    return (*_pull(spec, facts), *secrets, *_probe(spec, current), _try_gpus(spec, current))
 
 
 def _pull(spec: Spec, facts: Facts) -> tuple[Step, ...]:
@@ -257,11 +264,22 @@ def _pull(spec: Spec, facts: Facts) -> tuple[Step, ...]:
     return (Step("pull", f"the image {spec.image.word} is not on the host", words, None, PULL_TIMEOUT, "a download"),)
 
 
-def _probe(spec: Spec) -> tuple[Step, ...]:
-    """Only before something is stopped: where nothing serves, the start itself shows what is refused."""
+def _probe(spec: Spec, current: Container | None) -> tuple[Step, ...]:
+    """In seconds, and before a load as before a stop: what the image refuses would else show after twenty minutes."""
     words = probe_words(spec)
-    reason = "whether the new image knows these parsers and flags"
+    deployed = read_labels(current.labels) if current else None
+    same = deployed is not None and deployed.settings.get("image") == spec.settings.get("image")
+    which = "the same" if same else "the new" if deployed else "the"
+    reason = f"whether {which} image knows these parsers and takes these flags"
     return (Step("probe", reason, words, timeout=PROBE_TIMEOUT, cost="seconds, without GPUs"),) if words else ()
+
+
+def _try_gpus(spec: Spec, current: Container | None) -> Step:
+    """Where ours runs the GPUs are not used, only asked for: that takes no memory and disturbs nobody."""
+    runs = current is not None and current.running
+    words = cuda_words(spec, contexts=not runs)
+    cost = "seconds, beside the old server and without GPU memory" if runs else "seconds"
+    return Step("try GPUs", "whether CUDA starts in it on these GPUs", words, timeout=CUDA_TIMEOUT, cost=cost)
 
 
 def _run(spec: Spec, reason: str) -> Step:

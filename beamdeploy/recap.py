@@ -26,9 +26,10 @@ _OUTCOMES = {
 }
 _INTERRUPTED = {
     "pull": "the image was being pulled; what served before was not touched",
-    "probe": "the new image was being asked; what served before was not touched",
+    "probe": "the image was being asked; what served before was not touched",
+    "try GPUs": "CUDA was being tried in the image; what served before was not touched",
     "lock": "the run waited for the lock; nothing was changed",
-    **dict.fromkeys(("", "connect", "look", "probe", "write secrets"), "nothing was stopped or started"),
+    **dict.fromkeys(("", "connect", "look", "write secrets"), "nothing was stopped or started"),
     "stop": "the old server was being stopped and no new one was started: apply again",
     "set aside": "the old server is stopped and no new one was started: apply again",
     "wait for GPUs": "the old server is stopped and no new one was started: apply again",

@@ -41,7 +41,7 @@ ORDER = (
     ("secrets", "hooks"),
     ("smoke",),
     ("gpu_memory",),
-    ("act", "daemon", "ready", "diagnose", "startup", "health", "watch", "lasting"),
+    ("act", "beforehand", "daemon", "ready", "diagnose", "startup", "health", "watch", "lasting"),
     ("fleet", "run", "hostlock", "regain", "kept"),
     ("record", "recap"),
     ("survey",),

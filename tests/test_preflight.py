@@ -96,7 +96,7 @@ def test_c09_an_image_that_needs_a_newer_cuda_than_the_driver_gives() -> None:
         "CUDA",
         "driver 550.142 gives CUDA 12.4, the image needs 13.0",
         "block",
-        "Update the NVIDIA driver on the host, or use an older image.",
+        "Update the NVIDIA driver on the host, or use an older image (image.reference).",
     )
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "checks",
     "container_user",
     "given_user",
+    "image_problems",
     "image_there",
     "kept",
     "known_by",
@@ -36,6 +37,12 @@ __all__ = [
 def preflight(spec: Spec, facts: Facts) -> tuple[Problem, ...]:
     """Everything that is wrong or worth a word, each said to be on the spec's host. Errors block."""
     found = (each for each in checks(spec, facts) if each.verdict != "ok" or each.remedy)
+    return tuple(replace(each.problem, where=f"{spec.host.name}: {each.subject}") for each in found)
+
+
+def image_problems(spec: Spec, facts: Facts) -> tuple[Problem, ...]:
+    """What stands in the way of an image that has only now arrived: its machine, and the CUDA that it needs."""
+    found = (each for each in image.checks(spec, facts) if each.verdict == "block")
     return tuple(replace(each.problem, where=f"{spec.host.name}: {each.subject}") for each in found)
 
 

@@ -118,7 +118,10 @@ def driver(env: tuple[str, ...], gpus: Gpus | None, spec: Spec) -> Iterator[Chec
         yield Check("CUDA", f"{gives}, {needs}; {DISABLED} lets it start all the same", "warn", "Update the driver.")
     else:
         yield Check(
-            "CUDA", f"{gives}, {needs}", "block", "Update the NVIDIA driver on the host, or use an older image."
+            "CUDA",
+            f"{gives}, {needs}",
+            "block",
+            "Update the NVIDIA driver on the host, or use an older image (image.reference).",
         )
 
 

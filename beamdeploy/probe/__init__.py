@@ -1,4 +1,4 @@
-"""Whether the new image knows the parsers and takes the flags: asked in it, without GPUs, while the old one serves."""
+"""Whether an image knows the parsers and takes the flags: asked in it, without GPUs, before anything is stopped."""
 
 from __future__ import annotations
 
@@ -38,15 +38,21 @@ class Probed:
 
 def probe_words(spec: Spec) -> tuple[str, ...]:
     """`docker run` of the probe: the server's own mounts, user and environment; none: the engine has no probe."""
-    words = spec.words
-    if spec.engine.probe is None or "--entrypoint" not in words:
+    if spec.engine.probe is None or "--entrypoint" not in spec.words:
         return ()
-    at = words.index("--entrypoint")
+    image, options = image_and_options(spec, gpus=False)
     code = base64.b64encode(_program(spec).encode()).decode()
     start = f"exec(__import__('base64').b64decode('{code}'))"
-    options = tuple(_options(words[2:at]))
     alone = ("--rm", "--network", "none", "--entrypoint", spec.engine.python)
-    return (*spec.host.docker_words, "run", *options, *alone, words[at + 2], "-c", start, *engine_words(spec))
+    return (*spec.host.docker_words, "run", *options, *alone, image, "-c", start, *engine_words(spec))
+
+
+def image_and_options(spec: Spec, *, gpus: bool) -> tuple[str, tuple[str, ...]]:
+    """The image, and the server's own options as far as a short container beside it may have them too."""
+    words = spec.words
+    at = words.index("--entrypoint") if "--entrypoint" in words else words.index(spec.image.word)
+    left_out = {name: more for name, more in _LEFT_OUT.items() if not (gpus and name == "--gpus")}
+    return words[at + 2] if words[at] == "--entrypoint" else words[at], tuple(_options(words[2:at], left_out))
 
 
 def engine_words(spec: Spec) -> tuple[str, ...]:
@@ -88,15 +94,15 @@ def _program(spec: Spec) -> str:
     return (place(spec.engine.name) / str(spec.engine.probe)).read_text(encoding="utf-8")
 
 
-def _options(words: Sequence[str]) -> Iterator[str]:
+def _options(words: Sequence[str], left_out: Mapping[str, int]) -> Iterator[str]:
     left = list(words)
     while left:
         word = left.pop(0)
         name = word.partition("=")[0]
-        if name not in _LEFT_OUT:
+        if name not in left_out:
             yield word
         elif "=" not in word:
-            del left[: _LEFT_OUT[name]]
+            del left[: left_out[name]]
 
 
 def _parsers(spec: Spec, told: Mapping[str, Any]) -> Iterator[Problem]:

@@ -56,7 +56,7 @@ def test_f02_a_moved_digest_is_pulled_and_the_server_replaced(job: Job, clean_ho
     plan = job.run("plan").host(name)["plan"]
     assert plan["changes"] == [{"path": "image", "old": old, "new": new}]
     kinds = [step["kind"] for step in plan["steps"]]
-    assert kinds[:3] == ["pull", "probe", "stop"] and plan["outcome"] == "replace"
+    assert kinds[:3] == ["pull", "probe", "try GPUs"] and plan["outcome"] == "replace"
     assert plan["steps"][0]["words"][-2:] == ["pull", new]
     shown = job.run("plan", output="text").out
     assert f"{old} → {new}" in shown and "no server until the new one is ready" in shown
