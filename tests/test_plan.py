@@ -77,7 +77,7 @@ def test_equal_running_and_ready_needs_nothing() -> None:
 def test_an_empty_host_gets_the_container_and_a_proof() -> None:
     plan = plan_apply(SPEC_NOW, facts())
     assert (plan.outcome, kinds(plan), plan.fallback) == ("create", ["probe", "try GPUs", "run", "settle"], None)
-    assert plan.steps[0].words == SPEC_NOW.words
+    assert plan.steps[2].words == SPEC_NOW.words
 
 
 def test_an_absent_image_is_pulled_by_digest_before_all_else() -> None:

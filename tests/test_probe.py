@@ -157,7 +157,7 @@ def test_an_image_that_knows_everything_is_no_problem() -> None:
 def test_what_an_image_refuses_is_said_of_the_recipe_s_field(
     told: Mapping[str, Any], where: str, what: str, remedy: str
 ) -> None:
-    assert list(problems(SPEC_NOW, {**GOOD, **told})) == [Problem(what, remedy, where=where)]
+    assert list(problems(SPEC_NOW, {**GOOD, **told})) == [Problem(what, remedy, where=where, rule="BD266")]
 
 
 def test_what_could_not_be_asked_is_a_warning() -> None:

@@ -110,14 +110,16 @@ def _parsers(spec: Spec, told: Mapping[str, Any]) -> Iterator[Problem]:
         wanted, known = getattr(spec.recipe.parsers, kind), told.get(kind)
         if wanted is not None and isinstance(known, list) and wanted not in known:
             what = f"parsers.{kind}: the image {spec.image.word} knows no {name} parser {wanted!r}"
-            yield Problem(what, f"It knows: {', '.join(map(str, known))}.", where=f"parsers.{kind}")
+            yield Problem(what, f"It knows: {', '.join(map(str, known))}.", where=f"parsers.{kind}", rule="BD266")
 
 
 def _refused(spec: Spec, program: str, message: str) -> Problem:
     flag = next(iter(re.findall(r"--[a-z][a-z0-9-]*", message)), "")
     field = _field(spec, flag)
     what = f"{field + ': ' if field else ''}the {program} in the image {spec.image.word} refuses its words: {message}"
-    return Problem(what, "Correct it in the recipe, or use the image that it was written for.", where=field)
+    return Problem(
+        what, "Correct it in the recipe, or use the image that it was written for.", where=field, rule="BD266"
+    )
 
 
 def _field(spec: Spec, flag: str) -> str:
@@ -131,7 +133,7 @@ def _field(spec: Spec, flag: str) -> str:
 
 def _not_asked(why: str) -> Problem:
     what = f"the image could not be asked before the change whether it knows the recipe's flags: {why}"
-    return Problem(what, "A flag that it refuses would show only when it starts.", level="warning")
+    return Problem(what, "A flag that it refuses would show only when it starts.", rule="BD268", level="warning")
 
 
 def _mapping(text: str) -> Mapping[str, Any] | None:

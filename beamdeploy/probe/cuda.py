@@ -62,20 +62,22 @@ def problems(spec: Spec, out: str) -> Iterator[Problem]:
         yield _refused(spec, str(told.get("call")), int(told["status"]))
     elif told.get("gpus") != len(spec.gpus):
         what = f"a container of {spec.image.word} sees {told.get('gpus')} GPUs, and was given {len(spec.gpus)}"
-        yield Problem(what, "See `nvidia-smi -L` on the host, and NVIDIA_VISIBLE_DEVICES in container.env.")
+        yield Problem(
+            what, "See `nvidia-smi -L` on the host, and NVIDIA_VISIBLE_DEVICES in container.env.", rule="BD267"
+        )
 
 
 def not_looked_at(why: str) -> Problem:
     """The image holds nothing to ask with."""
     what = f"whether CUDA starts in the image was not looked at: {why}"
-    return Problem(what, "The start of the server will show it.", level="warning")
+    return Problem(what, "The start of the server will show it.", rule="BD268", level="warning")
 
 
 def _refused(spec: Spec, call: str, status: int) -> Problem:
     means, remedy = _MEANS.get(status, _ELSE)
     gpus = ", ".join(map(str, spec.gpus))
     what = f"CUDA does not start in the image {spec.image.word} on GPU {gpus}: {call} says {status} ({means})"
-    return Problem(what, remedy)
+    return Problem(what, remedy, rule="BD267")
 
 
 def _mapping(text: str) -> Mapping[str, Any] | None:
