@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from pprint import pformat
 
+from beamdeploy.inventory import Host
 from beamdeploy.served import Served
 
 _OF_THE_SDK = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
@@ -14,9 +15,14 @@ _OF_THE_SDK = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
 _HELLO = "Say hello in one short sentence."
 
 
-def base_url(served: Served) -> str:
-    """Where a tunnel puts it, unless that port is taken."""
-    return f"http://127.0.0.1:{served.recipe.container.port}/v1"
+def base_url(served: Served, host: Host | None = None) -> str:
+    """Where a tunnel puts it, unless that port is taken; on the host itself where its port is open to others."""
+    published = served.recipe.container
+    if host is None or published.address.strip("[]") == "::1" or published.address.startswith("127."):
+        return f"http://127.0.0.1:{published.port}/v1"
+    own = published.address not in ("0.0.0.0", "[::]", "::")
+    address = (published.address if own else host.address or host.name).strip("[]")
+    return f"http://{f'[{address}]' if ':' in address else address}:{published.port}/v1"
 
 
 def settings(served: Served, form: str, url: str) -> str:

@@ -69,15 +69,13 @@ def drift(specs: tuple[Spec, ...], options: Options, ignore: Iterable[str], say:
 
     `ignore`: settings that may differ, as patterns ("docker.*").
     """
-    from beamdeploy.plan import without
-
     patterns = tuple(ignore)
     with ExitStack() as stack:
         looked = only_look_at_all(specs, options, Run(stack, say, options.forks))
     reports = tuple(
         recap.failed(name, found)
         if isinstance(found, HostError)
-        else recap.drifted(found.spec, without(found.plan, patterns))
+        else recap.drifted(found.spec, recap.without(found.plan, patterns))
         for name, found in looked.items()
     )
     return recap.shared(Report("Drift", errors.worst(report.exit for report in reports), reports))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from beamdeploy.engines.log import Failure, Saying, engine_logs, exit_saying, failures, shared_log
+from beamdeploy.engines.log import Failure, Phase, Saying, engine_logs, exit_saying, failures, shared_log
 from beamdeploy.engines.traits import traits
 from beamdeploy.errors import Problem
 from beamdeploy.remote import Result
@@ -135,24 +135,31 @@ def _found(lines: Sequence[str], signatures: Sequence[Failure]) -> Iterator[_Fou
 
 def _said(found: _Found, lines: Sequence[str], engine: str | None) -> Diagnosis:
     failure = found.failure
-    says = failure.loaded if failure.loaded and _was_loaded(lines[: found.at], engine) else failure.says
+    before = lines[: found.at]
+    later = (failure.loaded, _were_read), (failure.loading, _are_read)
+    says = next((each for each, seen in later if each and _seen(before, engine, seen)), failure.says)
     filled = _filled(says, found.match, engine)
     return Diagnosis(
         failure.id, lines[found.at].strip(), found.at + 1, filled.cause, filled.remedy, filled.path, failure.confidence
     )
 
 
-def _was_loaded(before: Sequence[str], engine: str | None) -> bool:
-    """Whether weights were in memory before a line."""
+def _seen(before: Sequence[str], engine: str | None, tells: Callable[[Phase], bool]) -> bool:
+    """Whether a line before shows one of these phases."""
     log = engine_logs().get(engine or "")
     logs = [log] if log else list(engine_logs().values())
-    ends = [
-        phase.regex
-        for log in logs
-        for phase in log.phases
-        if phase.event == "end" or (phase.phase in _AFTER_WEIGHTS and not phase.table)
-    ]
-    return any(regex.search(line) for line in before for regex in ends)
+    known = [phase.regex for log in logs for phase in log.phases if tells(phase)]
+    return any(regex.search(line) for line in before for regex in known)
+
+
+def _were_read(phase: Phase) -> bool:
+    """The weights are in memory."""
+    return phase.event == "end" or (phase.phase in _AFTER_WEIGHTS and not phase.table)
+
+
+def _are_read(phase: Phase) -> bool:
+    """Some of them are being read."""
+    return phase.phase.endswith(" weights") and not phase.table
 
 
 def _filled(says: Saying, match: re.Match[str], engine: str | None) -> Saying:

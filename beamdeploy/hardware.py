@@ -27,6 +27,15 @@ FAMILIES = (
     Family("A100", "8.0", 80),
     Family("L40S", "8.9", 48),
     Family("RTX PRO 6000", "12.0", 96),
+    Family("H20", "9.0", 96),
+    Family("H800", "9.0", 80),
+    Family("A800", "8.0", 80),
+    Family("L40", "8.9", 48),
+    Family("L4", "8.9", 24),
+    Family("A40", "8.6", 48),
+    Family("A10", "8.6", 24),
+    Family("RTX 5090", "12.0", 32),
+    Family("RTX 4090", "8.9", 24),
 )
 
 

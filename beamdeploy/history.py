@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 
 from beamdeploy import errors, recap
-from beamdeploy.errors import HostError, InputError, Problem
+from beamdeploy.errors import BeamdeployError, HostError, Problem
 from beamdeploy.fleet import each
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, without_labels
@@ -16,7 +16,7 @@ from beamdeploy.record import Entry, read
 from beamdeploy.render import Spec, render_again
 from beamdeploy.run import Run, SayHost
 
-_READY = "ready"
+_READY, _REMOVED = "ready", "removed"
 
 
 def entries(
@@ -40,11 +40,11 @@ def history(found: dict[str, tuple[Entry, ...] | HostError], number: int | None)
 
 
 def way_back(
-    hosts: Iterable[Host], found: dict[str, tuple[Entry, ...] | HostError], number: int | None
+    hosts: Iterable[Host], found: dict[str, tuple[Entry, ...] | HostError], number: int | None, say: SayHost
 ) -> tuple[Spec, ...]:
     """The spec that each host returns to: entry `number`, else the last good one before what it was brought to last.
 
-    InputError: a host has no such entry. HostError: a history could not be read.
+    After a destroy it is the last good one. BeamdeployError: a host has no such entry, or cannot be asked (HostError).
     """
     specs = []
     problems = []
@@ -56,16 +56,26 @@ def way_back(
         if entry is None:
             problems.append(_nothing(host, number))
         else:
+            say(host.name, "history", f"back to entry {result.index(entry) + 1}, {entry.at}: {_named(entry)}")
             specs.append(render_again(_deployed(entry), host))
     if problems:
-        raise InputError(problems)
+        # a number is a word of the command; that there is nothing to return to is the host's
+        raise BeamdeployError(problems, exit=errors.FAILED if number is None else errors.BAD_INPUT)
     return tuple(specs)
+
+
+def _named(entry: Entry) -> str:
+    """ "beam 1f2e3d4c5b6a, lightseekorg/tokenspeed:beam"."""
+    return f"{entry.name} {entry.digest[7:19]}, {entry.image}"
 
 
 def _chosen(found: tuple[Entry, ...], number: int | None) -> Entry | None:
     if number is not None:
         return found[number - 1] if 1 <= number <= len(found) and found[number - 1].words else None
     good = [entry for entry in found if entry.outcome == _READY]
+    ended = [entry for entry in found if entry.outcome in (_READY, _REMOVED)]
+    if good and ended[-1].outcome == _REMOVED:
+        return good[-1]
     # the last good one is what serves now; a run that failed was undone when it failed
     return next((entry for entry in reversed(good) if entry.digest != good[-1].digest), None)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from beamdeploy.errors import Problem
-from beamdeploy.plan import Plan, Step, restart_steps
+from beamdeploy.look.facts import Container
+from beamdeploy.plan import Plan, Step, deployed_stop_timeout, settle_step, stop_step, wait_step
 from beamdeploy.render import Spec
 
 _BEGIN = ("run", "start")
@@ -42,7 +43,7 @@ PREPARE, BEGIN, SETTLE, ROUNDS = 0, 4, 5, 7
 
 
 def _round(kind: str, *, head: bool, began: bool) -> int:
-    if kind in ("pull", "write secrets", "probe"):
+    if kind in ("pull", "write secrets", "probe", "try GPUs"):
         return PREPARE
     if kind == "stop":
         return 1 if head else 2
@@ -63,8 +64,15 @@ def _along(plan: Plan, spec: Spec) -> Plan:
     if current is None or not current.running:
         return plan
     left = tuple(step for step in plan.steps if step.kind == "remove")
-    steps = (*restart_steps(spec, current), *left)
+    steps = (*_restart(spec, current), *left)
     return replace(plan, outcome="restart", steps=steps, fallback=current.id)
+
+
+def _restart(spec: Spec, current: Container) -> tuple[Step, ...]:
+    stop = stop_step(spec.host, current, deployed_stop_timeout(spec, current), "another rank of it is made anew")
+    words = (*spec.host.docker_words, "start", current.id)
+    start = Step("start", "with the other ranks", words, current.id, cost="loading the model")
+    return (stop, wait_step(spec), start, settle_step(spec, current))
 
 
 def _blocked(plan: Plan, spec: Spec, stand: Mapping[str, str]) -> Plan:

@@ -84,6 +84,11 @@ def _subscript(hosts: tuple[str, ...], first: int, dash: str | None, last: str |
 
 def _unknown(word: str, inventory: Inventory) -> Problem:
     bare = word.lstrip("!&")
+    if not bare:
+        remedy = (
+            f"name a host or group after it, such as {word}{inventory.hosts[0].name if inventory.hosts else 'gpu-a'}"
+        )
+        return Problem(f"--limit: nothing follows {word!r}", remedy, where="--limit", rule="BD117")
     known = [*(host.name for host in inventory.hosts), *inventory.groups]
     near = get_close_matches(bare, known, 3)
     remedy = f"did you mean {' or '.join(near)}?" if near else f"the inventory has: {_some(known)}"

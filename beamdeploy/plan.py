@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 
 from beamdeploy.errors import Problem
 from beamdeploy.imprint import edits, served, usual_seconds
@@ -14,6 +13,8 @@ from beamdeploy.look.facts import Container, Facts
 from beamdeploy.preflight import PREVIOUS, image_there, kept, name_problems, own, preflight, previous, run_word
 from beamdeploy.probe import SECONDS as PROBE_TIMEOUT
 from beamdeploy.probe import probe_words
+from beamdeploy.probe.cuda import SECONDS as CUDA_TIMEOUT
+from beamdeploy.probe.cuda import cuda_words
 from beamdeploy.render import Spec
 from beamdeploy.weights.staging import human
 
@@ -25,7 +26,7 @@ COMMAND_TIMEOUT = 120
 class Step:
     """One thing to do. `words`: the command; `container`: the id that was looked at; `timeout` in seconds.
 
-    `kind`: pull, write secrets, probe, stop, set aside, remove, wait for GPUs, run, start, settle.
+    `kind`: pull, write secrets, probe, try GPUs, stop, set aside, remove, wait for GPUs, run, start, settle.
     """
 
     kind: str
@@ -96,18 +97,6 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
     )
 
 
-def without(plan: Plan, patterns: Collection[str]) -> Plan:
-    """The plan as far as these settings do not matter ("engine.*"): no step that they alone ask for."""
-
-    def kept_of(found: tuple[Change, ...]) -> tuple[Change, ...]:
-        return tuple(each for each in found if not any(fnmatchcase(each.path, pattern) for pattern in patterns))
-
-    left = replace(plan, changes=kept_of(plan.changes), edits=kept_of(plan.edits))
-    if plan.changes and not left.changes and plan.outcome == "replace":
-        return replace(left, outcome="unchanged", steps=())
-    return left
-
-
 def plan_destroy(host: Host, name: str, facts: Facts, stop_timeout: int) -> Plan:
     """What takes the deployment `name` off the host."""
     blocking = facts.blockers or tuple(name_problems(name, facts.containers))
@@ -148,14 +137,22 @@ def _steps(
     tidy = _tidy(spec, aside)
     if current is None:
         reason = f"there is no container named {spec.recipe.name}"
-        return "create", (*_first(spec, facts), _run(spec, reason), _settle(spec), *tidy), aside.id if aside else None
+        return (
+            "create",
+            (*_first(spec, facts, None), _run(spec, reason), settle_step(spec), *tidy),
+            aside.id if aside else None,
+        )
     if not same(spec, current) or _rotated(facts, current) or current.state in ("created", "dead", "removing"):
         return _replacement(spec, facts, current, aside)
     if current.running and is_ready(spec, facts):
         return ("replace", tidy, None) if tidy else ("unchanged", (), None)
     if current.state in ("running", "restarting"):
-        return "settle", (_settle(spec, current, "it runs and is not ready yet"), *tidy), aside.id if aside else None
-    return "start", (_start(spec, current), _settle(spec, current), *tidy), aside.id if aside else None
+        return (
+            "settle",
+            (settle_step(spec, current, "it runs and is not ready yet"), *tidy),
+            aside.id if aside else None,
+        )
+    return "start", (_start(spec, current), settle_step(spec, current), *tidy), aside.id if aside else None
 
 
 def same(spec: Spec, container: Container) -> bool:
@@ -169,19 +166,19 @@ def _replacement(
 ) -> tuple[str, tuple[Step, ...], str | None]:
     """The old one is stopped last of all and kept aside until the new one has answered."""
     docker = spec.host.docker_words
-    first = (*_first(spec, facts), *(_probe(spec) if current.running else ()))
+    first = _first(spec, facts, current)
     run = _run(spec, "the settings differ")
     if aside is not None or not (current.running or served(current, facts)):
         # it has never served, or is the half-started heir of the one kept aside: that one stays the fallback
         removal = _removal(spec.host, current, spec.stop_timeout)
-        steps = (*first, *removal, _wait_for_gpus(spec), run, _settle(spec), *_tidy(spec, aside))
+        steps = (*first, *removal, wait_step(spec), run, settle_step(spec), *_tidy(spec, aside))
         return "replace", steps, aside.id if aside else None
     name = spec.recipe.name + PREVIOUS
     keep = Step("set aside", "kept until the new one answers", (*docker, "rename", current.id, name), current.id)
     discard = Step("remove", "the new one answers", (*docker, "rm", current.id), current.id)
     return (
         "replace",
-        (*first, *_stopped(spec, facts, current), keep, _wait_for_gpus(spec), run, _settle(spec), discard),
+        (*first, *_stopped(spec, facts, current), keep, wait_step(spec), run, settle_step(spec), discard),
         current.id,
     )
 
@@ -190,8 +187,8 @@ def _stopped(spec: Spec, facts: Facts, current: Container) -> tuple[Step, ...]:
     """The stop of what still runs. One that has ended served once: it is kept aside all the same."""
     if not current.running:
         return ()
-    grace, cost = _deployed_stop_timeout(spec, current), "no server until the new one is ready"
-    stop = _stop(spec.host, current, grace, "the GPUs hold one server at a time", cost)
+    grace, cost = deployed_stop_timeout(spec, current), "no server until the new one is ready"
+    stop = stop_step(spec.host, current, grace, "the GPUs hold one server at a time", cost)
     return (replace(stop, cost=f"{stop.cost}{_minutes(facts)}"),)
 
 
@@ -220,7 +217,7 @@ def _cost(path: str, spec: Spec, facts: Facts) -> str:
     return f"weights staged{size}, and a {restart}"
 
 
-def _deployed_stop_timeout(spec: Spec, container: Container) -> int:
+def deployed_stop_timeout(spec: Spec, container: Container) -> int:
     """The grace that the running deployment was made with."""
     deployed = read_labels(container.labels)
     given = deployed.recipe.get("container", {}).get("stop_timeout") if deployed else None
@@ -248,11 +245,12 @@ def _rotated(facts: Facts, current: Container | None) -> tuple[Change, ...]:
     return (Change("container.secrets", "as this container got them", "changed since"),)
 
 
-def _first(spec: Spec, facts: Facts) -> tuple[Step, ...]:
+def _first(spec: Spec, facts: Facts, current: Container | None) -> tuple[Step, ...]:
     """What can fail without harm to what serves."""
-    if facts.secrets is None or facts.secrets.state == "same":
-        return _pull(spec, facts)
-    return (*_pull(spec, facts), Step("write secrets", f"the env file on the host is {facts.secrets.state}"))
+    held = facts.secrets
+    reason = "" if held is None or held.state == "same" else f"the env file on the host is {held.state}"
+    secrets = (Step("write secrets", reason),) if reason else ()
+    return (*_pull(spec, facts), *secrets, *_probe(spec, current), _try_gpus(spec, current))
 
 
 def _pull(spec: Spec, facts: Facts) -> tuple[Step, ...]:
@@ -262,11 +260,22 @@ def _pull(spec: Spec, facts: Facts) -> tuple[Step, ...]:
     return (Step("pull", f"the image {spec.image.word} is not on the host", words, None, PULL_TIMEOUT, "a download"),)
 
 
-def _probe(spec: Spec) -> tuple[Step, ...]:
-    """Only before something is stopped: where nothing serves, the start itself shows what is refused."""
+def _probe(spec: Spec, current: Container | None) -> tuple[Step, ...]:
+    """In seconds, and before a load as before a stop: what the image refuses would else show after twenty minutes."""
     words = probe_words(spec)
-    reason = "whether the new image knows these parsers and flags"
+    deployed = read_labels(current.labels) if current else None
+    same = deployed is not None and deployed.settings.get("image") == spec.settings.get("image")
+    which = "the same" if same else "the new" if deployed else "the"
+    reason = f"whether {which} image knows these parsers and takes these flags"
     return (Step("probe", reason, words, timeout=PROBE_TIMEOUT, cost="seconds, without GPUs"),) if words else ()
+
+
+def _try_gpus(spec: Spec, current: Container | None) -> Step:
+    """Where ours runs the GPUs are not used, only asked for: that takes no memory and disturbs nobody."""
+    runs = current is not None and current.running
+    words = cuda_words(spec, contexts=not runs)
+    cost = "seconds, beside the old server and without GPU memory" if runs else "seconds"
+    return Step("try GPUs", "whether CUDA starts in it on these GPUs", words, timeout=CUDA_TIMEOUT, cost=cost)
 
 
 def _run(spec: Spec, reason: str) -> Step:
@@ -279,19 +288,13 @@ def _start(spec: Spec, current: Container) -> Step:
     return Step("start", reason, (*spec.host.docker_words, verb, current.id), current.id, cost="loading the model")
 
 
-def restart_steps(spec: Spec, current: Container) -> tuple[Step, ...]:
-    """What makes a rank meet the others anew without being made anew itself."""
-    stop = _stop(spec.host, current, _deployed_stop_timeout(spec, current), "another rank of it is made anew")
-    words = (*spec.host.docker_words, "start", current.id)
-    start = Step("start", "with the other ranks", words, current.id, cost="loading the model")
-    return (stop, _wait_for_gpus(spec), start, _settle(spec, current))
-
-
-def _settle(spec: Spec, container: Container | None = None, reason: str = "until it answers a request") -> Step:
+def settle_step(spec: Spec, container: Container | None = None, reason: str = "until it answers a request") -> Step:
+    """Until the server answers, or of a follower its head does."""
     return Step("settle", reason, container=container.id if container else None, timeout=spec.recipe.ready.timeout)
 
 
-def _wait_for_gpus(spec: Spec) -> Step:
+def wait_step(spec: Spec) -> Step:
+    """Until nothing holds memory of the GPUs."""
     return Step("wait for GPUs", "the old server's memory must be free first")
 
 
@@ -302,14 +305,15 @@ def _tidy(spec: Spec, aside: Container | None) -> tuple[Step, ...]:
     return (Step("remove", "left over from an earlier apply", words, aside.id),)
 
 
-def _stop(host: Host, container: Container, grace: int, reason: str, cost: str = "") -> Step:
+def stop_step(host: Host, container: Container, grace: int, reason: str, cost: str = "") -> Step:
+    """The stop of a container, with its grace."""
     words = (*host.docker_words, "stop", "-t", str(grace), container.id)
     return Step("stop", reason, words, container.id, grace + 60, cost)
 
 
 def _removal(host: Host, container: Container, grace: int) -> Iterator[Step]:
     if container.running:
-        yield _stop(host, container, grace, f"{container.name} runs")
+        yield stop_step(host, container, grace, f"{container.name} runs")
     yield Step(
         "remove", f"{container.name} is no longer wanted", (*host.docker_words, "rm", container.id), container.id
     )

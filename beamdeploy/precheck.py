@@ -42,7 +42,10 @@ def judged(spec: Spec, facts: Facts) -> HostReport:
     found = checks(spec, facts)
     numbers = {verdict: sum(each.verdict == verdict for each in found) for verdict in _MARKS}
     summary = f"{len(found)} checks: " + ", ".join(f"{number} {verdict}" for verdict, number in numbers.items())
-    details = {"checks": [asdict(each) for each in found], "driver": facts.gpus.driver if facts.gpus else None}
+    details = {
+        "checks": [{**asdict(each), "rule": each.page} for each in found],
+        "driver": facts.gpus.driver if facts.gpus else None,
+    }
     exit = errors.BLOCKED if numbers["block"] else errors.DONE
     outcome = "blocked" if exit else "ok"
     return HostReport(spec.host.name, outcome, exit, summary, details, preflight(spec, facts), _table(found))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, replace
 from difflib import unified_diff
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from beamdeploy import errors
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.label import without_labels
+from beamdeploy.label import Change, without_labels
 from beamdeploy.outcome import HostReport, PlanLine, Report
 from beamdeploy.render import Spec
 
@@ -26,9 +27,10 @@ _OUTCOMES = {
 }
 _INTERRUPTED = {
     "pull": "the image was being pulled; what served before was not touched",
-    "probe": "the new image was being asked; what served before was not touched",
+    "probe": "the image was being asked; what served before was not touched",
+    "try GPUs": "CUDA was being tried in the image; what served before was not touched",
     "lock": "the run waited for the lock; nothing was changed",
-    **dict.fromkeys(("", "connect", "look", "probe", "write secrets"), "nothing was stopped or started"),
+    **dict.fromkeys(("", "connect", "look", "write secrets"), "nothing was stopped or started"),
     "stop": "the old server was being stopped and no new one was started: apply again",
     "set aside": "the old server is stopped and no new one was started: apply again",
     "wait for GPUs": "the old server is stopped and no new one was started: apply again",
@@ -83,6 +85,18 @@ def drifted(spec: Spec, plan: Plan) -> HostReport:
     differing = ", ".join(each.path for each in (*plan.changes, *plan.edits))
     summary = differing or f"{plan.outcome}: {summary_of(plan)}"
     return replace(made, outcome="drifted", exit=errors.CHANGES_PENDING, summary=summary)
+
+
+def without(plan: Plan, patterns: Collection[str]) -> Plan:
+    """The plan as far as these settings do not matter ("engine.*"): no step that they alone ask for."""
+
+    def kept_of(found: tuple[Change, ...]) -> tuple[Change, ...]:
+        return tuple(each for each in found if not any(fnmatchcase(each.path, pattern) for pattern in patterns))
+
+    left = replace(plan, changes=kept_of(plan.changes), edits=kept_of(plan.edits))
+    if plan.changes and not left.changes and plan.outcome == "replace":
+        return replace(left, outcome="unchanged", steps=())
+    return left
 
 
 def has_steps(report: HostReport) -> bool:

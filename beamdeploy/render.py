@@ -7,8 +7,11 @@ import hashlib
 import io
 import json
 import os
+import sys
+import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MOUNT_POINT = "/weights"
+_SECONDS = 5
+"""For a template that is not ours; ours take milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -248,11 +253,32 @@ def _rendered(
 ) -> tuple[str, tuple[str, ...]]:
     from jinja2 import TemplateError
 
+    known = (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError, MemoryError)
     try:
         used = tuple(str(environment.get_template(name).filename) for name in names)
-        return environment.get_template(names[0]).render(values), used
-    except (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError, MemoryError) as error:
+        ours = str(files("beamdeploy"))
+        with nullcontext() if all(file.startswith(ours) for file in used) else _no_longer_than(_SECONDS):
+            return environment.get_template(names[0]).render(values), used
+    except (*known, TimeoutError) as error:
         raise InputError([_template_problem(error)]) from error
+
+
+@contextmanager
+def _no_longer_than(seconds: float) -> Iterator[None]:
+    """TimeoutError: Python code below went on for longer. Works in any thread, which a signal does not."""
+    until = time.monotonic() + seconds
+
+    def look(frame: object, event: str, value: object) -> object:
+        if time.monotonic() > until:
+            raise TimeoutError(f"it did not end within {seconds:g} s: a loop in it goes on and on")
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)  # type: ignore[arg-type]  # typeshed wants the function's own type
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def _template_problem(error: Exception) -> Problem:

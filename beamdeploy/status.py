@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -191,6 +191,10 @@ def _report(host: str, result: Looked | HostError, name: str | None) -> HostRepo
         problems = (*result.notes, *(problem.at(host) for problem in result.facts.blockers))
         return HostReport(host, "unknown", errors.FAILED, "docker could not be asked", problems=problems)
     details = {"deployments": [asdict(each) for each in found]}
+    aside = tuple(_aside(host, result.facts, name, found))
+    if not found and aside:
+        what = "; ".join(each.what for each in aside)
+        return HostReport(host, "not ready", errors.NOT_READY, what, details, (*result.notes, *aside))
     if not found:
         what = f"no deployment named {name}" if name else "nothing runs here"
         return HostReport(host, "nothing", errors.NOT_READY if name else errors.DONE, what, details, result.notes)
@@ -200,6 +204,21 @@ def _report(host: str, result: Looked | HostError, name: str | None) -> HostRepo
     summary = "; ".join(_said(each) for each in found)
     exit_code = errors.DONE if ready else errors.NOT_READY
     return HostReport(host, outcome, exit_code, summary, details, (*result.notes, *_drift(host, found)))
+
+
+def _aside(host: str, facts: Facts, name: str | None, found: tuple[Deployment, ...]) -> Iterator[Problem]:
+    """What an apply that was cut short between two servers has left: the old one, stopped, under another name."""
+    for container in facts.containers:
+        deployed = read_labels(container.labels)
+        if deployed is None or name not in (None, deployed.name) or container.name != deployed.name + PREVIOUS:
+            continue
+        if not any(each.name == deployed.name for each in found):
+            what = f"no {deployed.name} runs: the server before stands aside as {container.name} ({container.state})"
+            remedy = (
+                "An apply was cut short. `beamdeploy apply` with its recipe completes it; to bring the old one back by "
+                f"hand: docker rename {container.name} {deployed.name} && docker start {deployed.name}"
+            )
+            yield Problem(what, remedy, host)
 
 
 def _said(each: Deployment) -> str:

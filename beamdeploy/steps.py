@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from beamdeploy import secrets as secret_files
+from beamdeploy.beforehand import BEFOREHAND
 from beamdeploy.diagnose import docker_failure
-from beamdeploy.errors import BLOCKED, HostError, Problem
+from beamdeploy.errors import HostError, Problem
 from beamdeploy.gpu_memory import wait_for_gpus
 from beamdeploy.hooks import facts_of, run_hook
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST
 from beamdeploy.lasting import lasting
 from beamdeploy.plan import Step
-from beamdeploy.probe import ask as ask_image
 from beamdeploy.ready import AS_USUAL, Proof, Say, Waiting, settle
 from beamdeploy.remote import Result, Session
 from beamdeploy.render import Spec
@@ -66,27 +66,8 @@ def carried(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
     return replace(done, took={**done.took, step.kind: round(time.monotonic() - began, 1)})
 
 
-def _pull(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    result = session.follow(step.words, lambda line: say("pull", f"\t{line}"), timeout=step.timeout)
-    if not result.ok and not _image_arrived(session, spec):
-        raise _failure(spec.host, step, result)
-    return done
-
-
-def _image_arrived(session: Session, spec: Spec) -> bool:
-    """A lost status says nothing about the pull: look."""
-    found = session.run((*spec.host.docker_words, "images", "--quiet", "--no-trunc", spec.image.word), timeout=60)
-    return found.ok and bool(found.out.strip())
-
-
-def _probe(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    probed = ask_image(session, spec, step.words)
-    if probed.refused:
-        first = probed.refused[0]
-        others = "".join(f"\n{each.what} {each.remedy}" for each in probed.refused[1:])
-        raise HostError(replace(first, what=first.what + others, where=f"{spec.host.name}: probe"), exit=BLOCKED)
-    placed = tuple(problem.at(f"{spec.host.name}: probe") for problem in probed.problems)
-    return replace(done, warnings=(*done.warnings, *placed))
+def _beforehand(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
+    return replace(done, warnings=(*done.warnings, *BEFOREHAND[step.kind](session, spec, step, say)))
 
 
 def _stop(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
@@ -173,9 +154,8 @@ def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: S
 
 
 _DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
-    "pull": _pull,
+    **dict.fromkeys(BEFOREHAND, _beforehand),
     "write secrets": _write_secrets,
-    "probe": _probe,
     "stop": _stop,
     "set aside": _set_aside,
     "remove": _remove,

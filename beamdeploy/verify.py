@@ -13,7 +13,7 @@ from beamdeploy.lock import LockedFolder, wanted_folders
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
 from beamdeploy.outcome import HostReport, Report
-from beamdeploy.preflight import staged_folders
+from beamdeploy.preflight import container_user, given_user, staged_folders
 from beamdeploy.recipe import Recipe
 from beamdeploy.remote import Session
 from beamdeploy.render import Spec
@@ -22,6 +22,8 @@ from beamdeploy.weights import hub
 from beamdeploy.weights.comparison import contents, deduplicated, described, verdict
 from beamdeploy.weights.hashing import Deep, Hashes, hash_folders
 from beamdeploy.weights.staging import Folder, human
+
+_OF_DOCKER = ("BD231", "BD232", "BD233", "BD234", "BD235", "BD236")
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,13 @@ def question(spec: Spec) -> Question:
     return Question(model_dir=spec.host.model_dir, folders=spec.recipe.folders, docker=(), need_gpus=False)
 
 
+def _question(spec: Spec) -> Question:
+    """And as which user the image runs, if nothing else says it."""
+    if given_user(spec) is not None:
+        return question(spec)
+    return replace(question(spec), docker=spec.host.docker_words, images=(spec.image.word, *spec.image.ids))
+
+
 def verify_host(
     session: Session, spec: Spec, reference: Reference, depth: Depth, say: Callable[[str, str], None]
 ) -> HostReport:
@@ -97,11 +106,11 @@ def verify_host(
             say,
             always=depth.always,
             processes=depth.processes,
-            question=question(spec),
+            question=_question(spec),
         )
     else:
         say("look", "")
-        deep = Deep({}, look(session, question(spec)))
+        deep = Deep({}, look(session, _question(spec)))
     return judged(spec, deep, reference, notes=told(session))
 
 
@@ -109,8 +118,10 @@ def judged(spec: Spec, deep: Deep, reference: Reference, notes: tuple[Problem, .
     """The report on what was looked at and hashed. Pure."""
     name, facts = spec.host.name, deep.facts
     assert facts is not None  # it was asked for
-    found: list[Problem] = [*notes, *facts.blockers, *_unkept(deep)]
-    for folder in staged_folders(spec):
+    # docker is asked for the image's user alone: weights are whole without it
+    blockers = (each for each in facts.blockers if each.rule not in _OF_DOCKER)
+    found: list[Problem] = [*notes, *blockers, *_unkept(deep)]
+    for folder in staged_folders(spec, container_user(spec, facts)):
         if folder.path in facts.weights:
             found += _folder(spec, folder, facts, deep.folders.get(folder.path), reference)
     problems = tuple(_placed(name, problem) for problem in found)

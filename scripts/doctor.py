@@ -41,7 +41,8 @@ def section(name: str, failures: list[Failure]) -> Iterator[str]:
     yield f"\n## {name}\n\n| id | kind, confidence | cause | what to do | source |\n|---|---|---|---|---|\n"
     for failure in failures:
         says = failure.says
-        after = f" After the load: {failure.loaded.cause}." if failure.loaded else ""
+        after = f" While weights are read: {failure.loading.cause}." if failure.loading else ""
+        after += f" After the load: {failure.loaded.cause}." if failure.loaded else ""
         remedy = says.remedy.replace("{path}", f"`{says.path}`" if not says.path.startswith("@") else "the setting")
         cells = (f"`{failure.id}`", f"{failure.kind}, {failure.confidence}", says.cause + after, remedy, failure.source)
         yield "| " + " | ".join(cell.replace("|", "\\|").replace("!r}", "}") for cell in cells) + " |\n"

@@ -42,7 +42,7 @@ ORDER = (
     ("secrets", "hooks"),
     ("smoke",),
     ("gpu_memory",),
-    ("act", "daemon", "ready", "diagnose", "startup", "health", "watch", "lasting", "steps"),
+    ("act", "beforehand", "daemon", "ready", "diagnose", "startup", "health", "watch", "lasting", "steps"),
     ("fleet", "run", "hostlock", "regain", "kept"),
     ("record", "recap"),
     ("survey",),

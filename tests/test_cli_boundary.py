@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from keyword import iskeyword
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -58,6 +59,31 @@ def test_the_version_is_said() -> None:
 def test_wrong_words_are_bad_input(words: tuple[str, ...]) -> None:
     done = beamdeploy(*words)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])
+def test_a_wait_without_end_is_no_number_of_seconds(seconds: str) -> None:
+    done = beamdeploy("destroy", "beam", "--lock-wait", seconds)
+    assert (done.returncode, "--lock-wait" in done.stderr) == (2, True)
+
+
+def test_a_slip_in_an_override_is_answered_with_the_key_that_is_set() -> None:
+    recipe = str(Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml")
+    done = beamdeploy("render", recipe, "-i", "a,", "--model-dir", "/m", "-e", "engine.max_num_seq=4")
+    assert (done.returncode, "did you mean max_num_seqs?" in done.stderr) == (2, True)
+
+
+def test_a_limit_that_names_nothing_after_its_mark_says_so() -> None:
+    recipe = str(Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml")
+    done = beamdeploy("render", recipe, "-i", "a,", "--model-dir", "/m", "-l", "!")
+    assert (done.returncode, "nothing follows '!'" in done.stderr) == (2, True)
+
+
+def test_infos_of_a_check_are_counted_and_shown_on_demand() -> None:
+    folder = str(Path(__file__).parents[1] / "recipes")
+    short, long = beamdeploy("validate", folder), beamdeploy("validate", "-v", folder)
+    assert (short.returncode, "info" in short.stdout, "(-v shows the infos)" in short.stderr) == (0, False, True)
+    assert (long.returncode, "info" in long.stdout, "-v" in long.stderr) == (0, True, False)
 
 
 def test_a_near_miss_is_suggested() -> None:

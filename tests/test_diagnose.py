@@ -71,13 +71,32 @@ def test_a_gateway_that_refuses_a_parser_after_the_load_is_not_the_weights_fault
     )
 
 
-def test_out_of_memory_after_the_load_is_about_the_cache_and_before_it_about_the_weights() -> None:
-    line = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB."
-    loaded = "Load weight end. type=X, dtype=torch.bfloat16, avail mem=3.10 GB\n"
-    before, after = explain(line, "tokenspeed", 1), explain(f"[ts] {loaded}[ts] {line}", "tokenspeed", 1)
-    assert before is not None and after is not None
-    assert (before.path, after.path) == ("engine.tensor_parallel", "engine.gpu_memory_utilization")
-    assert "the weights fit" in after.cause
+def test_out_of_memory_is_said_of_weights_or_cache_only_where_the_log_shows_it() -> None:
+    line = "[ts] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB."
+    begun = "[ts] Load weight begin. avail mem=266.10 GB\n"
+    loaded = "[ts] Load weight end. type=X, dtype=torch.bfloat16, avail mem=3.10 GB\n"
+    found = [explain(text + line, "tokenspeed", 1) for text in ("", begun, begun + loaded)]
+    said = [(each.path, each.cause.partition(";")[::2]) for each in found if each is not None]
+    assert said == [
+        (
+            "engine.tensor_parallel",
+            ("a GPU ran out of memory", " the log does not show whether the weights were in memory by then"),
+        ),
+        (
+            "engine.tensor_parallel",
+            (
+                "a GPU ran out of memory while the weights were read",
+                " they do not fit, or another process holds memory",
+            ),
+        ),
+        (
+            "engine.gpu_memory_utilization",
+            (
+                "the weights fit",
+                " a GPU ran out of memory afterwards, for the KV cache, the CUDA graphs or a request",
+            ),
+        ),
+    ]
 
 
 def test_the_cause_is_said_and_not_what_follows_from_it() -> None:

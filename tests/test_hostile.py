@@ -6,6 +6,7 @@ What Python does is seen by an audit hook, which cannot be got around from withi
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,8 @@ from beamdeploy.recipe import load_recipe
 from beamdeploy.render import nowhere, render
 
 ROOT = Path(__file__).parents[1]
-RECIPE = (ROOT / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml").read_text(encoding="utf-8")
+BEAM = ROOT / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"
+RECIPE = BEAM.read_text(encoding="utf-8")
 INVENTORY = (ROOT / "inventories" / "example.yaml").read_text(encoding="utf-8")
 BANNED = (
     "socket.",
@@ -247,6 +249,18 @@ def test_no_control_character_reaches_the_output(tmp_path: Path, form: str, raw:
     ) == (2, set())
 
 
-def test_a_device_without_end_is_answered(tmp_path: Path) -> None:
-    done = validate(Path("/dev/zero"), "-o", "text")
-    assert (done.returncode, b"BD003" in done.stdout) == (2, True)
+def test_a_device_without_end_and_a_pipe_without_a_writer_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for file in (Path("/dev/zero"), tmp_path / "pipe.yaml"):
+        done = validate(file, "-o", "line")
+        assert (done.returncode, b"BD001" in done.stdout, b"no regular file" in done.stdout) == (2, True, True)
+
+
+def test_a_template_of_loops_in_loops_is_ended_and_told(tmp_path: Path) -> None:
+    loops = "".join(f"{{% for {name} in range(99999) %}}" for name in "abc") + "{% endfor %}" * 3
+    (tmp_path / "docker-run.j2").write_text(f"docker\nrun\n{loops}", encoding="utf-8")
+    words = ("render", str(BEAM), "-i", "a,", "--model-dir", "/m", "--templates", str(tmp_path))
+    done = subprocess.run(
+        (sys.executable, "-m", "beamdeploy", *words), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "BD060" in done.stderr, "goes on and on" in done.stderr) == (2, True, True), done.stderr

@@ -204,7 +204,10 @@ def test_ranks_that_run_and_a_head_that_answers_need_nothing() -> None:
 def test_a_rank_that_is_made_anew_restarts_the_others() -> None:
     head, follower = PAIR.values()
     restart = ("restart", ["stop", "wait for GPUs", "start", "settle"])
-    assert kinds(together(facts_of(head), facts_of(follower, state=""))) == [restart, ("create", ["run", "settle"])]
+    assert kinds(together(facts_of(head), facts_of(follower, state=""))) == [
+        restart,
+        ("create", ["probe", "try GPUs", "run", "settle"]),
+    ]
     assert kinds(together(facts_of(head, state="exited"), facts_of(follower))) == [
         ("start", ["start", "settle"]),
         restart,
@@ -266,8 +269,9 @@ def test_the_head_stops_first_and_all_start_together() -> None:
             spec, plans.facts(replace(plans.container(spec, ports=()), labels=labels_of(old)), images=(IMAGE,))
         )
         rounds[name] = [[step.kind for step in steps] for steps in phases(made, spec)]
+    first = ["probe", "try GPUs"]
     rest = [["set aside", "wait for GPUs"], ["run"], ["settle"], ["remove"]]
-    assert rounds == {"gpu-a": [["probe"], ["stop"], [], *rest], "gpu-b": [["probe"], [], ["stop"], *rest]}
+    assert rounds == {"gpu-a": [first, ["stop"], [], *rest], "gpu-b": [first, [], ["stop"], *rest]}
 
 
 def labels_of(spec: Spec) -> dict[str, str]:

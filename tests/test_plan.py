@@ -76,30 +76,31 @@ def test_equal_running_and_ready_needs_nothing() -> None:
 
 def test_an_empty_host_gets_the_container_and_a_proof() -> None:
     plan = plan_apply(SPEC_NOW, facts())
-    assert (plan.outcome, kinds(plan), plan.fallback) == ("create", ["run", "settle"], None)
-    assert plan.steps[0].words == SPEC_NOW.words
+    assert (plan.outcome, kinds(plan), plan.fallback) == ("create", ["probe", "try GPUs", "run", "settle"], None)
+    assert plan.steps[2].words == SPEC_NOW.words
 
 
 def test_an_absent_image_is_pulled_by_digest_before_all_else() -> None:
     plan = plan_apply(SPEC_NOW, facts(images=()))
-    assert kinds(plan) == ["pull", "run", "settle"]
+    assert kinds(plan) == ["pull", "probe", "try GPUs", "run", "settle"]
     assert plan.steps[0].words == ("docker", "pull", f"{REPOSITORY}@{ONES}")
 
 
 def test_the_digest_of_another_repository_is_not_ours() -> None:
     other = replace(IMAGE, repo_digests=(f"mirror.example/x@{ONES}",))
-    assert kinds(plan_apply(SPEC_NOW, facts(images=(other,)))) == ["pull", "run", "settle"]
+    assert kinds(plan_apply(SPEC_NOW, facts(images=(other,)))) == ["pull", "probe", "try GPUs", "run", "settle"]
 
 
 def test_the_right_repository_counts_wherever_it_is_listed() -> None:
     both = replace(IMAGE, repo_digests=(f"mirror.example/x@{THREES}", f"docker.io/{REPOSITORY}@{ONES}"))
-    assert kinds(plan_apply(SPEC_NOW, facts(images=(both,)))) == ["run", "settle"]
+    assert kinds(plan_apply(SPEC_NOW, facts(images=(both,)))) == ["probe", "try GPUs", "run", "settle"]
 
 
 def test_one_changed_flag_is_named_and_the_old_server_is_stopped_last() -> None:
     plan = plan_apply(spec_of(("engine.max_num_seqs", "16")), facts(container(), images=(), answers=READY))
     assert plan.changes == (Change("engine.max_num_seqs", 8, 16),)
-    assert kinds(plan) == ["pull", "probe", "stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
+    first, swap = ["pull", "probe", "try GPUs"], ["stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
+    assert kinds(plan) == first + swap
     assert [step.words for step in plan.steps if step.kind in ("stop", "set aside", "remove")] == [
         ("docker", "stop", "-t", "70", OLD),
         ("docker", "rename", OLD, "beam.previous"),
@@ -139,6 +140,8 @@ def test_another_model_on_the_port_is_not_ready() -> None:
 
 def test_a_husk_is_removed_and_made_anew() -> None:
     assert kinds(plan_apply(SPEC_NOW, facts(container(state="created")))) == [
+        "probe",
+        "try GPUs",
         "remove",
         "wait for GPUs",
         "run",
@@ -149,9 +152,10 @@ def test_a_husk_is_removed_and_made_anew() -> None:
 def test_an_interrupted_swap_keeps_its_fallback() -> None:
     aside = container(id=ASIDE, name="beam.previous", state="exited")
     create = plan_apply(SPEC_NOW, facts(aside))
-    assert (create.outcome, kinds(create), create.fallback) == ("create", ["run", "settle", "remove"], ASIDE)
+    asked = ["probe", "try GPUs"]
+    assert (create.outcome, kinds(create), create.fallback) == ("create", [*asked, "run", "settle", "remove"], ASIDE)
     changed = plan_apply(spec_of(("engine.max_num_seqs", "16")), facts(container(), aside))
-    steps = ["probe", "stop", "remove", "wait for GPUs", "run", "settle", "remove"]
+    steps = [*asked, "stop", "remove", "wait for GPUs", "run", "settle", "remove"]
     assert (kinds(changed), changed.fallback) == (steps, ASIDE)
     tidied = plan_apply(SPEC_NOW, facts(container(), aside, answers=READY))
     assert [step.words for step in tidied.steps] == [("docker", "rm", "--force", ASIDE)]
@@ -208,7 +212,7 @@ def test_an_unpinned_image_is_said_in_the_plan() -> None:
     spec = render(load_recipe(BEAM), Host("gpu-a", model_dir="/srv/models/beam"), None)
     tagged = replace(IMAGE, repo_tags=(f"{REPOSITORY}:beam",))
     plan = plan_apply(spec, facts(images=(tagged,)))
-    assert kinds(plan) == ["run", "settle"]
+    assert kinds(plan) == ["probe", "try GPUs", "run", "settle"]
     assert "is not pinned" in plan.notes[0].what
 
 

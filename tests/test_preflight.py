@@ -13,6 +13,7 @@ from beamdeploy.look.facts import Container, Disk, Facts, Gpu, GpuProcess, Gpus,
 from beamdeploy.precheck import judged
 from beamdeploy.preflight import Check, checks
 from beamdeploy.preflight.image import requirement_met
+from beamdeploy.rules.pages import rule_of
 from tests.test_look_parse import smi
 from tests.test_plan import GPUS, IMAGE, OLD, SPEC_NOW, STRANGER, container, facts, spec_of
 
@@ -38,6 +39,14 @@ def one(**changes: object) -> Gpus:
     """The host's GPUs, the second one changed."""
     first, second, *rest = GPUS.gpus
     return replace(GPUS, gpus=(first, replace(second, **changes), *rest))  # type: ignore[arg-type]
+
+
+def test_every_check_names_a_page_that_explains_it() -> None:
+    for found in (facts(), facts(images=()), facts(gpus=None), facts(gpus=one(mig=True, compute_mode="Prohibited"))):
+        assert [check for check in checks(SPEC_NOW, found) if check.subject != "weights" and not check.page] == []
+    said = {check.page: rule_of(check.page) for check in checks(SPEC_NOW, facts()) if check.page}
+    assert None not in said.values()
+    assert {"BD242", "BD245", "BD246", "BD252", "BD261", "BD265"} & set(said)
 
 
 def test_a_healthy_host_passes_every_check() -> None:
@@ -96,7 +105,7 @@ def test_c09_an_image_that_needs_a_newer_cuda_than_the_driver_gives() -> None:
         "CUDA",
         "driver 550.142 gives CUDA 12.4, the image needs 13.0",
         "block",
-        "Update the NVIDIA driver on the host, or use an older image.",
+        "Update the NVIDIA driver on the host, or use an older image (image.reference).",
     )
 
 

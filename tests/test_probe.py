@@ -16,7 +16,7 @@ import pytest
 
 from beamdeploy.errors import Problem
 from beamdeploy.plan import plan_apply
-from beamdeploy.probe import engine_words, probe_words, problems
+from beamdeploy.probe import cuda, engine_words, probe_words, problems
 from beamdeploy.sandbox.furnish import PACKAGES, SHIMS
 from tests.test_plan import SPEC_NOW, THREES, container, facts, spec_of
 
@@ -36,10 +36,90 @@ def test_the_probe_has_the_server_s_mounts_and_environment_and_no_gpu_name_or_po
     assert engine_words(SPEC_NOW)[:2] == ("--host", "0.0.0.0")
 
 
-def test_a_plan_asks_after_the_pull_and_before_the_stop_and_only_where_something_would_be_stopped() -> None:
+def test_a_plan_asks_after_the_pull_and_before_a_stop_or_a_load() -> None:
     replaced = plan_apply(spec_of(digest=THREES), facts(container()))
-    assert [step.kind for step in replaced.steps][:3] == ["pull", "probe", "stop"]
-    assert "probe" not in [step.kind for step in plan_apply(SPEC_NOW, facts()).steps]
+    assert [step.kind for step in replaced.steps][:4] == ["pull", "probe", "try GPUs", "stop"]
+    assert [step.kind for step in plan_apply(SPEC_NOW, facts()).steps] == ["probe", "try GPUs", "run", "settle"]
+    # where the words are the same, nothing new is to be learnt
+    assert [step.kind for step in plan_apply(SPEC_NOW, facts(container(state="exited"))).steps] == ["start", "settle"]
+
+
+def test_a_plan_says_whether_the_image_or_only_its_words_are_new() -> None:
+    new = plan_apply(spec_of(digest=THREES), facts(container()))
+    words = plan_apply(spec_of(("engine.max_num_seqs", "16")), facts(container()))
+    first = plan_apply(SPEC_NOW, facts())
+    asked = [next(step.reason for step in plan.steps if step.kind == "probe") for plan in (new, words, first)]
+    assert asked == [
+        f"whether {which} image knows these parsers and takes these flags" for which in ("the new", "the same", "the")
+    ]
+
+
+def test_cuda_is_tried_with_the_server_s_gpus_and_without_memory_where_a_server_runs() -> None:
+    beside = cuda.cuda_words(SPEC_NOW, contexts=False)
+    start = beside.index("--rm")
+    assert beside[:start] == (
+        "docker", "run", "--init", "--gpus", '"device=0,1,2,3"', "--shm-size=64g",
+        "--mount", "type=bind,src=/srv/models/beam,dst=/weights,readonly",
+        "-e", "HF_HUB_OFFLINE=1", "-e", "TRANSFORMERS_OFFLINE=1",
+    )  # fmt: skip
+    assert beside[start:-1] == (
+        "--rm", "--network", "none", "--entrypoint", "sh", SPEC_NOW.image.word, "-c", cuda.SHELL, "python3"
+    )  # fmt: skip
+    assert cuda.cuda_words(SPEC_NOW, contexts=True) == (*beside, "contexts")
+    assert all(re.fullmatch(r"[ -~]+", word) and "\\" not in word for word in beside)
+    running, empty = plan_apply(spec_of(digest=THREES), facts(container())), plan_apply(SPEC_NOW, facts())
+    tried = [next(step.words[-1] for step in plan.steps if step.kind == "try GPUs") for plan in (running, empty)]
+    assert [word == "contexts" for word in tried] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("out", "level", "said"),
+    [
+        ('{"call": null, "status": 0, "gpus": 4}\n', "", ""),
+        ("GPU 0: NVIDIA B300 (UUID: GPU-0)\n" * 4, "", ""),
+        (
+            '{"call": "cuInit", "status": 802, "gpus": 0}\n',
+            "error",
+            f"CUDA does not start in the image {SPEC_NOW.image.word} on GPU 0, 1, 2, 3: cuInit says 802 "
+            "(system not yet initialized)",
+        ),
+        ('{"call": "cuInit", "status": 7, "gpus": 0}\n', "error", "cuInit says 7 (see cuda.h)"),
+        ('{"call": null, "status": 0, "gpus": 2}\n', "error", "sees 2 GPUs, and was given 4"),
+        ('{"unasked": "libcuda.so.1: cannot open"}\n', "warning", "was not looked at: libcuda.so.1: cannot open"),
+        ("nothing to ask\n", "warning", "whether CUDA starts in the image was not looked at: nothing to ask"),
+        ("", "warning", "was not looked at: it said nothing"),
+    ],
+)
+def test_what_a_container_with_the_gpus_says_of_cuda(out: str, level: str, said: str) -> None:
+    found = list(cuda.problems(SPEC_NOW, out))
+    assert [problem.level for problem in found] == ([level] if level else [])
+    assert said in "".join(problem.what for problem in found)
+    assert all(problem.remedy for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        ({"NVIDIA_VISIBLE_DEVICES": "0,1,2,3"}, {"call": None, "status": 0, "gpus": 4}),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, {"call": "cuInit", "status": 100, "gpus": 0}),
+        ({"NVIDIA_VISIBLE_DEVICES": "0", "STANDIN_CUDA": "803"}, {"call": "cuInit", "status": 803, "gpus": 0}),
+    ],
+)
+def test_the_program_that_tries_cuda_beside_the_stand_in_s_driver(
+    tmp_path: Path, env: Mapping[str, str], told: Mapping[str, Any]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SHIMS["sitecustomize.py"], encoding="utf-8")
+    words = cuda.cuda_words(SPEC_NOW, contexts=True)
+    inside = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), PACKAGES)), **env}
+    line = ("sh", *words[words.index("-c") :])
+    done = subprocess.run(line, env=inside, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == told
+
+
+def test_where_an_image_holds_nothing_to_ask_with_that_is_said(tmp_path: Path) -> None:
+    line = ("/bin/sh", "-c", cuda.SHELL, "python3", "print()")
+    done = subprocess.run(line, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    assert [problem.level for problem in cuda.problems(SPEC_NOW, done.stdout)] == ["warning"]
 
 
 def test_an_image_that_knows_everything_is_no_problem() -> None:
@@ -77,7 +157,7 @@ def test_an_image_that_knows_everything_is_no_problem() -> None:
 def test_what_an_image_refuses_is_said_of_the_recipe_s_field(
     told: Mapping[str, Any], where: str, what: str, remedy: str
 ) -> None:
-    assert list(problems(SPEC_NOW, {**GOOD, **told})) == [Problem(what, remedy, where=where)]
+    assert list(problems(SPEC_NOW, {**GOOD, **told})) == [Problem(what, remedy, where=where, rule="BD266")]
 
 
 def test_what_could_not_be_asked_is_a_warning() -> None:

@@ -390,6 +390,21 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize(
+    ("gpu", "level", "remedy"),
+    [
+        ("B3000", "error", "Did you mean B300"),
+        ("H9000", "error", "If there is such a GPU, say so: engine.unverified"),
+        ("GTX Titan", "warning", "Check the name with nvidia-smi -L."),
+    ],
+)
+def test_a_gpu_that_is_near_a_known_one_is_a_slip(gpu: str, level: str, remedy: str) -> None:
+    found = of({"hardware": {"gpu": gpu}}, "BD363")
+    assert (found.level, remedy in found.remedy) == (level, True)
+    meant = of({"hardware": {"gpu": gpu}, "engine": {"unverified": ["hardware.gpu"]}}, "BD363")
+    assert meant.level == "warning"
+
+
 def test_explain_prints_the_page() -> None:
     told = run("explain", "BD382")
     assert told.returncode == 0

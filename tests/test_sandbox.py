@@ -119,6 +119,22 @@ def test_a_killed_engine_is_seen_as_ended(cache: Path) -> None:
     assert beamdeploy(cache, "status", RECIPE)[0] == 6
 
 
+def test_what_stands_aside_after_an_apply_that_was_cut_short_is_told(cache: Path) -> None:
+    assert beamdeploy(cache, "apply", RECIPE)[0] == 0
+    docker = str(folder(cache) / "bin" / "docker")
+    for words in (("stop", "-t", "5", "beam"), ("rename", "beam", "beam.previous")):
+        subprocess.run((docker, *words), check=True, capture_output=True)
+    for target in ((), ("beam",)):
+        code, said = beamdeploy(cache, "status", *target)
+        assert code == 6 and "no beam runs: the server before stands aside as beam.previous (exited)" in said
+        assert "docker rename beam.previous beam && docker start beam" in said
+    code, said = beamdeploy(cache, "client", "beam")
+    assert (code, "there is no deployment named beam" in said) == (1, True)
+    assert beamdeploy(cache, "apply", RECIPE)[0] == 0
+    code, said = beamdeploy(cache, "client", "beam")
+    assert (code, "export OPENAI_BASE_URL=http://127.0.0.1:8000/v1" in said) == (0, True)
+
+
 def test_ctrl_c_in_the_middle_of_an_apply_loses_nothing(cache: Path) -> None:
     lifetime.up("4xb300", folder(cache), ["slow-load"])
     process = start(cache, "apply", RECIPE)

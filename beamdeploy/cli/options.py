@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -194,6 +195,7 @@ def lock_wait(command: F) -> F:
         "--lock-wait",
         type=click.FloatRange(min=0),
         default=0.0,
+        callback=_finite,
         metavar="SECONDS",
         help="Wait so long for another run on the same deployment (or, for stage, folder) and host.",
     )(command)
@@ -209,6 +211,12 @@ def interval(seconds: float) -> Callable[[F], F]:
         metavar="SECONDS",
         help="The pause between two looks, where it is looked again and again.",
     )
+
+
+def _finite(ctx: click.Context, param: click.Parameter, given: float) -> float:
+    if not isfinite(given):
+        raise click.BadParameter(f"{given} is no number of seconds, such as 60", ctx, param)
+    return given
 
 
 def yes(command: F) -> F:

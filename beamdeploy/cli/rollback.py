@@ -26,6 +26,7 @@ def rollback(
 ) -> int:
     """Return to the deployment before this one, or to entry NUMBER of `beamdeploy history`.
 
+    After a destroy the last good one is meant.
     What it was made from is in the host's history: no file is needed. It is planned and applied as any other; image and
     weights are looked for before anything is stopped.
     """
@@ -39,7 +40,7 @@ def rollback(
     how = rollout_options(rollout, accept_new=where.accept_new, action="rollback")
     with Progress() as progress:
         found = history.entries(hosts, deployment_name(target), progress.event, accept_new=where.accept_new)
-        specs = ordered(history.way_back(hosts, found, number), rollout.order)
+        specs = ordered(history.way_back(hosts, found, number, progress.event), rollout.order)
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
     note(where.inventory, report, os.environ)
     return show(report, output)

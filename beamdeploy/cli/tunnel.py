@@ -23,7 +23,7 @@ def tunnel(
     where: options.Where,
     port: int | None,
 ) -> int:
-    """Open a server's endpoint as a port of this machine, until Ctrl-C.
+    """Open a server's endpoint as a port of this machine, until Ctrl-C, which ends it with 0.
 
     The base URL is the first line on stdout. A connection to the host that is lost is opened again by itself.
     """

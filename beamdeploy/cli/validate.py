@@ -43,14 +43,16 @@ def _prefixes(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
     metavar="BD…",
     help="Not the rules whose ids begin so.",
 )
+@options.verbose
 @options.output_as("text", "json", "sarif", "junit", "github", "line")
 def validate(
-    files: tuple[str, ...], strict: bool, select: tuple[str, ...], ignore: tuple[str, ...], output: str
+    files: tuple[str, ...], strict: bool, select: tuple[str, ...], ignore: tuple[str, ...], verbose: int, output: str
 ) -> int:
     """Check recipes, inventories and locks without a server; say everything that is wrong, with its place.
 
-    FILES are YAML files, folders of them, or - for standard input. Ends with 2 when something is wrong. A file may say
-    what it means: `# beamdeploy: ignore BD301` on the line or above it, `ignore-file` above the first key.
+    FILES are YAML files, folders of them, or - for standard input. Ends with 2 when something is wrong. Infos are only
+    counted without -v. A file may say what it means: `# beamdeploy: ignore BD301` on the line or above it,
+    `ignore-file` above the first key.
     """
     from beamdeploy.check import check_all
     from beamdeploy.check.ignores import Choice
@@ -59,7 +61,7 @@ def validate(
     report = check_all(files, Choice(select, ignore), strict=strict)
     if output == "sarif":
         report = replace(report, details={**report.details, "titles": _titles()})
-    return show_found(report, _summary(report)) if output == "text" else show(report, output)
+    return show_found(report, _summary(report), infos=bool(verbose)) if output == "text" else show(report, output)
 
 
 def _titles() -> dict[str, str]:

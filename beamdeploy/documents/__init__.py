@@ -13,6 +13,8 @@ BD023 infinity or no number · BD024 date · BD025 number too large · BD026 too
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -70,6 +72,10 @@ def _read(file: str) -> tuple[str | None, tuple[Problem, ...]]:
 
 
 def _bytes_of(file: str) -> bytes:
+    """OSError: it cannot be read. ValueError: it is a pipe or a device, which may never end."""
+    mode = os.stat(file).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ValueError("it is no regular file (for a pipe, name - and send it to standard input)")
     with open(file, "rb") as stream:
         return stream.read(MAX_BYTES + 1)
 

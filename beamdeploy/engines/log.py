@@ -49,7 +49,8 @@ class Failure:
     """A signature. It is looked for in a line and the three that follow, and begins in the line.
 
     `kind`: "root" is a cause; "effect" one only if nothing else explains the end; "summary" says that there is a cause;
-    "harmless" is no failure whatever it looks like. `loaded`: what it means once the weights were in memory.
+    "harmless" is no failure whatever it looks like.
+    `loading`, `loaded`: what it means while the weights are read, and once they are in memory, as a log shows it.
     `confidence`: "high", "medium" or "low". `area`: "docker" for what docker commands end with, otherwise "log".
     """
 
@@ -60,6 +61,7 @@ class Failure:
     kind: str = "root"
     confidence: str = "high"
     area: str = "log"
+    loading: Saying | None = None
     loaded: Saying | None = None
 
 
@@ -132,7 +134,6 @@ def _exits(loaded: Mapping[str, Any]) -> Mapping[int, Saying]:
 
 def _failure(entry: Mapping[str, Any]) -> Failure:
     says = Saying(entry["cause"], entry["remedy"], entry.get("path", ""))
-    loaded = entry.get("loaded")
     rest = {key: entry[key] for key in ("kind", "confidence", "area") if key in entry}
     return Failure(
         entry["id"],
@@ -140,8 +141,14 @@ def _failure(entry: Mapping[str, Any]) -> Failure:
         says,
         entry["source"],
         **rest,
-        loaded=Saying(**{"remedy": says.remedy, "path": says.path, **loaded}) if loaded else None,
+        loading=_later(says, entry.get("loading")),
+        loaded=_later(says, entry.get("loaded")),
     )
+
+
+def _later(says: Saying, entry: Mapping[str, Any] | None) -> Saying | None:
+    """What it means later in a start; what is not said stays. None: the same as ever."""
+    return Saying(**{"remedy": says.remedy, "path": says.path, **entry}) if entry else None
 
 
 def _read(file: Traversable) -> dict[str, Any]:

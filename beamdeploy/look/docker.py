@@ -86,6 +86,7 @@ def _image(row: Mapping[str, Any]) -> Image:
         arch=row["arch"],
         os=row["os"],
         env=tuple(row["env"] or ()),
+        user=row.get("user") or "",
     )
 
 

@@ -32,7 +32,10 @@ class Docker:
 
 @dataclass(frozen=True)
 class Image:
-    """One local image. `repo_digests` may be empty (built or loaded there) or list another repository first."""
+    """One local image. `repo_digests` may be empty (built or loaded there) or list another repository first.
+
+    `user` is that of its containers: "", a name or a number, with ":GROUP" or not.
+    """
 
     id: str
     repo_tags: tuple[str, ...]
@@ -40,6 +43,7 @@ class Image:
     arch: str
     os: str
     env: tuple[str, ...] = ()
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,16 @@ class File:
 
 
 @dataclass(frozen=True)
+class Restricted:
+    """What not everybody may read or enter: "." is the folder, "/" that of all weights; `mode` as ls shows it."""
+
+    name: str
+    mode: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
 class LfsPointer:
     """A Git-LFS pointer text that stands where a file should; `size` is the real file's, in bytes."""
 
@@ -210,6 +224,7 @@ class Weights:
     pointers: tuple[LfsPointer, ...]
     chat_template_in_tokenizer: bool = False
     total: int | None = None
+    restricted: tuple[Restricted, ...] = ()
 
 
 @dataclass(frozen=True)

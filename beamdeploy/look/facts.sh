@@ -134,7 +134,7 @@ track_images() {
     BEGIN { count = split(ENVIRON["images"], words, "\n"); for (i = 1; i <= count; i++) want[words[i]] = 1 }
     NF >= 4 && !($1 in seen) && (($1 in want) || (($2 ":" $3) in want) || (($2 "@" $4) in want)) { seen[$1]; print $1 }')
   # shellcheck disable=SC2086 # ids are words
-  [ -z "$ids" ] || ask docker.image_inspect dk image inspect --format '{"id":{{json .Id}},"repo_tags":{{json .RepoTags}},"repo_digests":{{json .RepoDigests}},"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}}}' $ids
+  [ -z "$ids" ] || ask docker.image_inspect dk image inspect --format '{"id":{{json .Id}},"repo_tags":{{json .RepoTags}},"repo_digests":{{json .RepoDigests}},"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}},"user":{{json .Config.User}}}' $ids
 }
 
 smi() { # words...: nvidia-smi, also where the PATH of this session lacks it
@@ -250,6 +250,7 @@ track_model_dir() {
 #   P size name                        a Git-LFS pointer
 #   C                                  tokenizer_config.json or chat_template.json holds a chat template
 #   I count shard | E text | O | T bytes   the index: tensors a shard; what is wrong with it; it is there; its total
+#   M mode uid gid name                what not everybody may read (and, of a folder, enter); name / for the folder of all
 #   G size name                        a leftover of a download that has another size two seconds later
 #   S number implied tensors indexed missing unlisted example example bytes, N number name   safetensors
 track_folder() { # number
@@ -290,7 +291,14 @@ folder_lines() {
     fi
   done
   stat -L -c '%s %n' -- "$@" 2>/dev/null | entries
+  stat -L -c '%A %u %g %n' -- "$model_dir" . "$@" 2>/dev/null | restricted
   growing "$@"
+}
+
+restricted() { # reads "mode uid gid name" lines
+  awk '
+    substr($1, 8, 1) == "r" && (substr($1, 1, 1) != "d" || substr($1, 10, 1) ~ /[xt]/) { next }
+    { name = $0; sub(/^[^ ]+ [^ ]+ [^ ]+ /, "", name); sub(/^\/.*/, "/", name); print "M\t" $1 "\t" $2 "\t" $3 "\t" name }'
 }
 
 # Only a second look tells a download that runs from one that was left behind.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from beamdeploy.errors import Problem
-from beamdeploy.look.facts import File, LfsPointer, Shard, Weights
+from beamdeploy.look.facts import File, LfsPointer, Restricted, Shard, Weights
 from beamdeploy.look.frames import Frame, only
 
 ABSENT, HIDDEN = 1, 3
@@ -56,6 +56,7 @@ def _weights(found: Sequence[Frame], number: int, name: str, root: str) -> Weigh
         shards=tuple(_shards(lines, bool(index) and not error)),
         pointers=tuple(LfsPointer(c[2], int(c[1]) if c[1].isdigit() else None) for c in _of(lines, "P", 3)),
         chat_template_in_tokenizer=["C"] in lines,
+        restricted=tuple(Restricted(c[4], c[1], int(c[2]), int(c[3])) for c in _of(lines, "M", 5)),
         total=next((int(cells[1]) for cells in _of(lines, "T", 2)), None),
     )
 

@@ -11,7 +11,7 @@ from beamdeploy.preflight import disk, docker, fits, gpus, host, image, memory, 
 from beamdeploy.preflight.check import Check, told
 from beamdeploy.preflight.image import image_there, known_by, run_word
 from beamdeploy.preflight.names import KEPT, PREVIOUS, kept, name_problems, own, previous
-from beamdeploy.preflight.weights import staged_folders
+from beamdeploy.preflight.weights import container_user, given_user, staged_folders
 from beamdeploy.render import Spec
 
 __all__ = [
@@ -19,6 +19,9 @@ __all__ = [
     "PREVIOUS",
     "Check",
     "checks",
+    "container_user",
+    "given_user",
+    "image_problems",
     "image_there",
     "kept",
     "known_by",
@@ -34,6 +37,12 @@ __all__ = [
 def preflight(spec: Spec, facts: Facts) -> tuple[Problem, ...]:
     """Everything that is wrong or worth a word, each said to be on the spec's host. Errors block."""
     found = (each for each in checks(spec, facts) if each.verdict != "ok" or each.remedy)
+    return tuple(replace(each.problem, where=f"{spec.host.name}: {each.subject}") for each in found)
+
+
+def image_problems(spec: Spec, facts: Facts) -> tuple[Problem, ...]:
+    """What stands in the way of an image that has only now arrived: its machine, and the CUDA that it needs."""
+    found = (each for each in image.checks(spec, facts) if each.verdict == "block")
     return tuple(replace(each.problem, where=f"{spec.host.name}: {each.subject}") for each in found)
 
 

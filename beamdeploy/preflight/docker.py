@@ -51,6 +51,7 @@ def _gpus(docker: Docker) -> Iterator[Check]:
             "block",
             "Install the NVIDIA Container Toolkit there, run `nvidia-ctk runtime configure --runtime=docker`, and "
             "restart the docker daemon.",
+            "BD244",
         )
     elif docker.gpu_support is None:
         yield Check("toolkit", "not known: the daemon's environment may not be read by this user")

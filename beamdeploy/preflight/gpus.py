@@ -36,9 +36,9 @@ def _none(spec: Spec, system: System) -> Check:
     if system.programs & _AMD or "/dev/kfd" in system.there:
         tool = next(iter(sorted(system.programs & _AMD)), "/dev/kfd")
         what = f"this host has AMD GPUs ({tool}), which are not supported: the engines' images here are built for CUDA"
-        return Check("GPUs", what, "block", f"{asks}: choose a host with NVIDIA GPUs.")
+        return Check("GPUs", what, "block", f"{asks}: choose a host with NVIDIA GPUs.", "BD247")
     what = "no NVIDIA driver was found (nvidia-smi is not there)"
-    return Check("GPUs", what, "block", f"{asks}: install the driver, or choose another host.")
+    return Check("GPUs", what, "block", f"{asks}: install the driver, or choose another host.", "BD247")
 
 
 def _there(spec: Spec, gpus: Gpus) -> Iterator[Check]:
@@ -65,6 +65,7 @@ def _family(spec: Spec, wanted: tuple[Gpu, ...]) -> Iterator[Check]:
             f"hardware.gpu is {gpu}, the host has {', '.join(others)}",
             "block",
             "Use a recipe for that GPU: kernels and number formats are chosen for one family.",
+            "BD249",
         )
         return
     for name in names:
@@ -80,6 +81,7 @@ def _driver(spec: Spec, gpus: Gpus) -> Iterator[Check]:
             f"the driver is {gpus.driver}, hardware.min_driver is {least}",
             "block",
             "Update the NVIDIA driver on the host.",
+            "BD250",
         )
         return
     cuda = gpus.cuda or hardware.cuda_of(gpus.driver)

@@ -88,6 +88,7 @@ def _architecture(image: Image, facts: Facts) -> Iterator[Check]:
         f"the image is for {image.arch}, the host is {machine}",
         "block",
         "Lock the image again on a host of this kind, or choose another image.",
+        "BD259",
     )
 
 
@@ -99,6 +100,7 @@ def _pinned(spec: Spec) -> Iterator[Check]:
             f"image {spec.image.word} is not pinned: {why}",
             "warn",
             "The tag may name another image tomorrow: beamdeploy lock writes its digest down.",
+            "BD260",
         )
 
 
@@ -118,7 +120,10 @@ def driver(env: tuple[str, ...], gpus: Gpus | None, spec: Spec) -> Iterator[Chec
         yield Check("CUDA", f"{gives}, {needs}; {DISABLED} lets it start all the same", "warn", "Update the driver.")
     else:
         yield Check(
-            "CUDA", f"{gives}, {needs}", "block", "Update the NVIDIA driver on the host, or use an older image."
+            "CUDA",
+            f"{gives}, {needs}",
+            "block",
+            "Update the NVIDIA driver on the host, or use an older image (image.reference).",
         )
 
 

@@ -65,6 +65,7 @@ def _of_another(container: Container, deployment: str) -> Problem:
         f"It is not touched. If it was renamed by hand, give it its name back (docker rename {container.name} "
         f"{deployment}), or give the recipe another name.",
         "name",
+        rule="BD263",
     )
 
 
@@ -75,4 +76,5 @@ def _stranger(container: Container) -> Problem:
         f"It is not touched. Stop and remove it by hand (docker stop {container.name}; docker rm {container.name}), "
         "or give the recipe another name.",
         "name",
+        rule="BD263",
     )

@@ -1,4 +1,4 @@
-"""Whether the new image knows the parsers and takes the flags: asked in it, without GPUs, while the old one serves."""
+"""Whether an image knows the parsers and takes the flags: asked in it, without GPUs, before anything is stopped."""
 
 from __future__ import annotations
 
@@ -38,15 +38,21 @@ class Probed:
 
 def probe_words(spec: Spec) -> tuple[str, ...]:
     """`docker run` of the probe: the server's own mounts, user and environment; none: the engine has no probe."""
-    words = spec.words
-    if spec.engine.probe is None or "--entrypoint" not in words:
+    if spec.engine.probe is None or "--entrypoint" not in spec.words:
         return ()
-    at = words.index("--entrypoint")
+    image, options = image_and_options(spec, gpus=False)
     code = base64.b64encode(_program(spec).encode()).decode()
     start = f"exec(__import__('base64').b64decode('{code}'))"
-    options = tuple(_options(words[2:at]))
     alone = ("--rm", "--network", "none", "--entrypoint", spec.engine.python)
-    return (*spec.host.docker_words, "run", *options, *alone, words[at + 2], "-c", start, *engine_words(spec))
+    return (*spec.host.docker_words, "run", *options, *alone, image, "-c", start, *engine_words(spec))
+
+
+def image_and_options(spec: Spec, *, gpus: bool) -> tuple[str, tuple[str, ...]]:
+    """The image, and the server's own options as far as a short container beside it may have them too."""
+    words = spec.words
+    at = words.index("--entrypoint") if "--entrypoint" in words else words.index(spec.image.word)
+    left_out = {name: more for name, more in _LEFT_OUT.items() if not (gpus and name == "--gpus")}
+    return words[at + 2] if words[at] == "--entrypoint" else words[at], tuple(_options(words[2:at], left_out))
 
 
 def engine_words(spec: Spec) -> tuple[str, ...]:
@@ -88,15 +94,15 @@ def _program(spec: Spec) -> str:
     return (place(spec.engine.name) / str(spec.engine.probe)).read_text(encoding="utf-8")
 
 
-def _options(words: Sequence[str]) -> Iterator[str]:
+def _options(words: Sequence[str], left_out: Mapping[str, int]) -> Iterator[str]:
     left = list(words)
     while left:
         word = left.pop(0)
         name = word.partition("=")[0]
-        if name not in _LEFT_OUT:
+        if name not in left_out:
             yield word
         elif "=" not in word:
-            del left[: _LEFT_OUT[name]]
+            del left[: left_out[name]]
 
 
 def _parsers(spec: Spec, told: Mapping[str, Any]) -> Iterator[Problem]:
@@ -104,14 +110,16 @@ def _parsers(spec: Spec, told: Mapping[str, Any]) -> Iterator[Problem]:
         wanted, known = getattr(spec.recipe.parsers, kind), told.get(kind)
         if wanted is not None and isinstance(known, list) and wanted not in known:
             what = f"parsers.{kind}: the image {spec.image.word} knows no {name} parser {wanted!r}"
-            yield Problem(what, f"It knows: {', '.join(map(str, known))}.", where=f"parsers.{kind}")
+            yield Problem(what, f"It knows: {', '.join(map(str, known))}.", where=f"parsers.{kind}", rule="BD266")
 
 
 def _refused(spec: Spec, program: str, message: str) -> Problem:
     flag = next(iter(re.findall(r"--[a-z][a-z0-9-]*", message)), "")
     field = _field(spec, flag)
     what = f"{field + ': ' if field else ''}the {program} in the image {spec.image.word} refuses its words: {message}"
-    return Problem(what, "Correct it in the recipe, or use the image that it was written for.", where=field)
+    return Problem(
+        what, "Correct it in the recipe, or use the image that it was written for.", where=field, rule="BD266"
+    )
 
 
 def _field(spec: Spec, flag: str) -> str:
@@ -125,7 +133,7 @@ def _field(spec: Spec, flag: str) -> str:
 
 def _not_asked(why: str) -> Problem:
     what = f"the image could not be asked before the change whether it knows the recipe's flags: {why}"
-    return Problem(what, "A flag that it refuses would show only when it starts.", level="warning")
+    return Problem(what, "A flag that it refuses would show only when it starts.", rule="BD268", level="warning")
 
 
 def _mapping(text: str) -> Mapping[str, Any] | None:

@@ -40,11 +40,16 @@ def show(report: Report, output: str = "text") -> int:
     return report.exit
 
 
-def show_found(report: Report, summary: str) -> int:
-    """Show problems that are the result of a run: they go to stdout, their number to stderr. The exit code."""
-    for _, several in groupby(report.problems, lambda problem: problem.file):
+def show_found(report: Report, summary: str, *, infos: bool = True) -> int:
+    """Show problems that are the result of a run: they go to stdout, their number to stderr. The exit code.
+
+    Without `infos` these are only counted.
+    """
+    shown = [problem for problem in report.problems if infos or problem.level != "info"]
+    for _, several in groupby(shown, lambda problem: problem.file):
         show_lines(found_lines(tuple(several), _width()))  # a file at a time: thousands of them are not held at once
     found = count(report.problems) or "nothing is wrong"
+    found += " (-v shows the infos)" if len(shown) < len(report.problems) else ""
     show_lines([((f"{summary}: {found}", "bold"),)], sys.stderr)
     return report.exit
 

@@ -73,7 +73,7 @@ def _nothing_there(subject: Subject) -> Iterator[Finding]:
         what = (
             f"engine.unverified: the recipe sets no {path}"
             if path in CHECKED
-            else (f"engine.unverified: {path} is no setting that a catalog checks")
+            else (f"engine.unverified: {path} is no setting whose value is compared with a list")
         )
         remedy = f"Did you mean {near}?" if near and near != path else "Remove it from engine.unverified."
         yield Finding(("engine", "unverified", index), what, remedy)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from beamdeploy.hardware import FAMILIES, older
 from beamdeploy.models import repo_of
-from beamdeploy.rules.rule import Finding, Rule, Subject, closest
+from beamdeploy.rules.rule import Finding, Rule, Subject
 
 
 def _family(subject: Subject) -> Iterator[Finding]:
     gpu = subject.recipe.hardware.gpu
     if subject.family is not None:
         return
-    near = closest(gpu, tuple(family.name for family in FAMILIES), 0.6)
+    near = get_close_matches(gpu.upper(), [family.name for family in FAMILIES], 3, 0.6)
+    meant = subject.unverified(("hardware", "gpu"))
+    if near and not meant:
+        what = f"hardware.gpu: {gpu} is no GPU family known here"
+        really = "If there is such a GPU, say so: engine.unverified: [hardware.gpu]."
+        yield Finding("hardware.gpu", what, f"Did you mean {' or '.join(near)}? {really}", level="error")
+        return
     what = f"hardware.gpu: {gpu} is no GPU family known here: it is only compared with nvidia-smi's product name"
-    yield Finding("hardware.gpu", what, f"Did you mean {near}?" if near else "Check the name with nvidia-smi -L.")
+    yield Finding("hardware.gpu", what, "Check the name with nvidia-smi -L.")
 
 
 def capability(dotted: str) -> int:
@@ -114,7 +121,8 @@ RULES = (
         "The GPU family is not known",
         "warning",
         "What a GPU can compute is known for the families listed here; another name is compared with the host's "
-        "product name and with nothing else.",
+        "product name and with nothing else. One that is near a known family is a slip and an error, unless "
+        "engine.unverified names hardware.gpu.",
         "hardware:\n  gpu: B30O  # <-",
         "hardware:\n  gpu: B300",
         "NVIDIA's list of CUDA GPUs",

@@ -11,7 +11,7 @@ from beamdeploy.rules.rule import Finding, Rule, Subject, closest, listed
 PARSERS = ("parsers.tool_call", "parsers.reasoning")
 BACKENDS = ("engine.attention_backend", "engine.moe_backend", "speculative.attention_backend")
 FORMATS = ("quantization.weights", "quantization.dtype", "quantization.kv_cache")
-CHECKED = (*PARSERS, *BACKENDS, *FORMATS, "speculative.method")
+CHECKED = (*PARSERS, *BACKENDS, *FORMATS, "speculative.method", "hardware.gpu")
 
 
 def verdict(subject: Subject, flag: Flag, value: str, path: Place) -> Finding | None:

@@ -47,6 +47,7 @@ IN_IMAGE = (
 )
 SHIMS: Mapping[str, str] = {
     # what a check inside the image imports from the real one
+    "sitecustomize.py": "from beamdeploy.sandbox.cuda import put_in_place\n\nput_in_place()\n",
     "smg/__init__.py": "",
     "smg/smg_rs.py": "from beamdeploy.sandbox.probes import "
     "get_available_reasoning_parsers, get_available_tool_call_parsers\n",
@@ -103,7 +104,8 @@ def _image(folder: Path) -> None:
         _program(programs / name, _python("beamdeploy.sandbox.solo", name))
     path = f"PYTHONPATH={shlex.quote(os.pathsep.join((str(library), PACKAGES)))}"
     for name in ("python3", "python"):
-        _program(programs / name, f"env {path} {shlex.quote(sys.executable)} -S -B")
+        # with `site`, which puts the emulated driver in its place
+        _program(programs / name, f"env {path} {shlex.quote(sys.executable)} -s -B")
     for name in IN_IMAGE:
         for where in ("/bin", "/usr/bin"):
             if os.path.exists(f"{where}/{name}") and not (programs / name).exists():
@@ -123,6 +125,7 @@ def emulate(folder: Path, profile: Profile, faults: Iterable[Fault], ports: Iter
         "engine_env": _engine_env(faults),
         "gpu_runtime": runtime,
         "disk_full": any(fault.disk_full for fault in faults),
+        "image_env": [fault.image_env for fault in faults if fault.image_env],
         "drop": any(fault.drop for fault in faults),
         "ports": sorted(set(ports)),
         "taken": [
@@ -138,6 +141,7 @@ def emulate(folder: Path, profile: Profile, faults: Iterable[Fault], ports: Iter
 def _engine_env(faults: Iterable[Fault]) -> dict[str, str]:
     env = {"STANDIN_LOAD_SECONDS": "0.3"}
     for fault in faults:
+        env |= {"STANDIN_CUDA": str(fault.cuda)} if fault.cuda else {}
         env |= {"STANDIN_FAULT": fault.engine} if fault.engine else {}
         env |= {"STANDIN_LOAD_SECONDS": str(fault.load_seconds)} if fault.load_seconds else {}
     return env

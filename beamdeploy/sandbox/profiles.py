@@ -38,7 +38,8 @@ class Fault:
     """One thing that is wrong.
 
     `exit`, `says` and `set` tell how an apply ends with it, `status` what `status` says then; `says` and `status` are
-    regular expressions.
+    regular expressions. `cuda`: the CUresult of cuInit in a container; `image_env`: what a pulled image's environment
+    says besides.
     """
 
     name: str
@@ -55,6 +56,8 @@ class Fault:
     disk_full: bool = False
     taken: bool = False
     drop: bool = False
+    cuda: int | None = None
+    image_env: str | None = None
 
 
 @cache

@@ -38,21 +38,23 @@ def unknown_faults(error: Error, path: Place, around: Around) -> Iterable[Fault]
             yield Fault((*path, name), "BD039", what, "rename the key", key=True)
             continue
         what = f"unknown key {dotted((*path, name))}"
-        free = [each for each in known if each not in error.instance] or list(known)
-        yield Fault((*path, name), "BD030", what, _unknown_remedy(name, path, free, around.root), key=True)
+        free = [each for each in known if each not in error.instance]
+        yield Fault((*path, name), "BD030", what, _unknown_remedy(name, path, free, known, around.root), key=True)
 
 
 def _any_match(patterns: Iterable[str], name: str) -> bool:
     return any(regex_of(pattern).search(name) for pattern in patterns)
 
 
-def _unknown_remedy(name: str, path: Place, known: Sequence[str], root: Schema) -> str:
-    if near := nearest(name, known):
+def _unknown_remedy(name: str, path: Place, free: Sequence[str], known: Iterable[str], root: Schema) -> str:
+    """`free`: the keys that are not set yet, which a slip most often stands for; an override means one that is set."""
+    known = list(known)
+    if near := nearest(name, known, 0.9) or nearest(name, free) or nearest(name, known):
         return f"did you mean {near}?"
     elsewhere = [where for where in _homes(name, root) if where[:-1] != path]
     if elsewhere:
         return f"did you mean {' or '.join(dotted(where) for where in elsewhere[:2])}?"
-    return f"remove it; known here: {listed(known)}" if known else "remove it"
+    return f"remove it; known here: {listed(free or known)}" if known else "remove it"
 
 
 def _homes(name: str, root: Schema) -> list[Place]:

@@ -35,10 +35,10 @@ def null_fault(path: Place) -> Fault:
     return Fault(path, "BD031", what, 'remove the key or give a value; empty text is ""')
 
 
-def nearest(word: str, choices: Iterable[object]) -> str | None:
+def nearest(word: str, choices: Iterable[object], cutoff: float = 0.7) -> str | None:
     """The choice that was most likely meant: the same but for case, - and _, else the closest."""
     plain = {_plain(str(each)): str(each) for each in choices}
-    near = get_close_matches(_plain(word), plain, 1, 0.7)
+    near = get_close_matches(_plain(word), plain, 1, cutoff)
     return plain[near[0]] if near else None
 
 

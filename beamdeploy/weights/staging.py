@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from beamdeploy.errors import Problem
 from beamdeploy.look.facts import File, Shard, Weights
-from beamdeploy.weights import drafter, limits, quantization
+from beamdeploy.weights import drafter, limits, permissions, quantization
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tiktoken.model", "vocab.tiktoken")
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
@@ -24,7 +24,7 @@ class Folder:
     `role` is "target" or "drafter"; `quantization` what the recipe asks for; `quantizes`: the engine can make it of an
     unquantized checkpoint while it loads. `num_speculative_tokens` and `method`
     matter for a drafter, `max_model_len` for a target. `gpus`: how many the recipe has. `chat_template`: the recipe
-    brings its own, so none is needed here.
+    brings its own, so none is needed here. `user`: see `permissions.check`.
     """
 
     path: str
@@ -40,6 +40,7 @@ class Folder:
     max_model_len: int | None = None
     chat_template: bool = False
     gpus: int | None = None
+    user: str = ""
 
 
 def check(folder: Folder, facts: Weights | None) -> tuple[Problem, ...]:
@@ -53,6 +54,7 @@ def check(folder: Folder, facts: Weights | None) -> tuple[Problem, ...]:
         *_pointers(folder, facts),
         *_links(folder, facts),
         *_readable(folder, facts),
+        *permissions.check(folder.host_path, folder.path, folder.user, facts),
         *_index(folder, facts),
         *_shards(folder, facts),
         *_leftovers(folder, facts),

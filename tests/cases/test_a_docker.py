@@ -27,6 +27,7 @@ from tests.integration.command import Job, container_id
 from tests.lab import LabHost
 
 GPUS = '"device=0,1,2,3"'
+CRASH = {"container.env": {"STANDIN_FAULT": "crash-at-start"}}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -115,7 +116,7 @@ def acted(spec: Spec, plan: Plan) -> HostError:
 def test_a05_a_port_that_is_taken_after_the_look_leaves_no_husk(job: Job, clean_host: LabHost, name: str) -> None:
     clean_host.docker("pull", job.lab.image("beam"))
     spec, plan = planned(job)
-    assert [step.kind for step in plan.steps] == ["run", "settle"]
+    assert [step.kind for step in plan.steps] == ["probe", "try GPUs", "run", "settle"]
     said = []
     with listening(job, clean_host):
         for _ in range(2):
@@ -148,11 +149,11 @@ def test_a05_both_wordings_are_a_port_conflict_and_the_name_conflict_is_none(tex
     assert docker_failure(result, "gpu-a: run").what.startswith(f"{meaning} (docker: {FAILED}")
 
 
-def test_a07_a_server_that_ends_while_it_reads_its_arguments_is_told_with_code_and_log(
+def test_a07_a_server_that_ends_at_its_start_is_told_with_code_and_log(
     job: Job, clean_host: LabHost, name: str
 ) -> None:
     clean_host.docker("pull", job.lab.image("beam"))
-    job.write({"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]})
+    job.write(CRASH)
     assert "--rm" not in job.run("render").host(name)["words"]
     for _ in range(2):
         began = time.monotonic()
@@ -161,23 +162,23 @@ def test_a07_a_server_that_ends_while_it_reads_its_arguments_is_told_with_code_a
         assert (done.exit, done.host(name)["outcome"]) == (1, "failed")
         code = clean_host.docker("inspect", "--format", "{{.State.ExitCode}}", "beam").strip()
         assert f"the server ended with exit code {code}" in done.problems
-        assert "error: argument --kv-cache-dtype: invalid choice: 'fp8_e5m2'" in done.problems
-        assert "invalid choice" in job.run("logs").out
+        assert "NCCL error" in done.problems
+        assert "NCCL error" in job.run("logs").out
 
 
 def test_a07_a_restart_loop_is_recognised_by_its_count(job: Job, clean_host: LabHost, name: str) -> None:
     job.write(
         {
-            "quantization.kv_cache": "fp8_e5m2",
-            "engine.unverified": ["quantization.kv_cache"],
+            **CRASH,
             "container.restart": "always",
         }
     )
     began = time.monotonic()
     done = job.run("apply")
-    assert time.monotonic() - began < 30
+    # seconds, with room for a busy machine; the limits of readiness are 10 and 45 minutes
+    assert time.monotonic() - began < 90
     assert (done.exit, done.host(name)["outcome"]) == (1, "failed")
-    assert "the server restarts again and again (" in done.problems and "invalid choice" in done.problems
+    assert "the server restarts again and again (" in done.problems and "NCCL error" in done.problems
     assert int(clean_host.docker("inspect", "--format", "{{.RestartCount}}", "beam")) >= 2
 
 

@@ -83,7 +83,7 @@ def test_f11_the_order_of_a_replacement_and_memory_that_is_freed_later(
     # memory that our own server holds is no obstacle
     plan = job.run("plan").host(name)["plan"]
     kinds = [step["kind"] for step in plan["steps"]]
-    assert kinds == ["probe", "stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
+    assert kinds == ["probe", "try GPUs", "stop", "set aside", "wait for GPUs", "run", "settle", "remove"]
     since = now(clean_host)
     partly = idle.replace(", 4, 275036,", ", 90000, 185040,", 1)
     later = [threading.Timer(seconds, table.write_text, (text,)) for seconds, text in ((15, partly), (20, idle))]
@@ -94,9 +94,9 @@ def test_f11_the_order_of_a_replacement_and_memory_that_is_freed_later(
         timer.join()
     assert done.exit == 0, done.out
     wanted = ("container stop", "container rename", "container create", "container start", "container destroy")
-    # before the stop the new image is asked, in a container that goes at once
+    # before the stop the image is asked, in two containers that go at once: for flags, and whether CUDA starts
     asked = ("container create", "container start", "container destroy")
-    assert [event for event in events(clean_host, since) if event in wanted] == [*asked, *wanted]
+    assert [event for event in events(clean_host, since) if event in wanted] == [*asked, *asked, *wanted]
     assert "wait for GPUs: GPU 0: " in done.err
     assert job.run("apply").host(name)["outcome"] == "unchanged"
 

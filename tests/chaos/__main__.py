@@ -34,7 +34,7 @@ def main() -> int:
     """Words in, exit code out: 1 when a rule was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="a seeded fault campaign on a lab host")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--trials", type=int, default=98)
+    parser.add_argument("--trials", type=int, default=105)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no trial after so many seconds")
     asked = parser.parse_args()
 

@@ -22,7 +22,7 @@ from tests.chaos.faults import FAULTS, Scene, small_disks
 from tests.integration.command import Job, environment
 from tests.lab import LabHost
 
-GOOD = ("connect", "look", "lock", "pull", "stop", "set aside", "wait for GPUs", "run", "settle", "remove")
+GOOD = ("connect", "look", "lock", "pull", "try GPUs", "stop", "set aside", "wait for GPUs", "run", "settle", "remove")
 BAD = ("stop", "run", "settle", "restore")
 LONGEST = 200
 ASK = ("curl", "--silent", "--max-time", "5", "--write-out", "%{http_code}", "--output", "/dev/null")
@@ -60,7 +60,7 @@ class Seen:
 
 
 def trials(seed: int, count: int) -> tuple[Trial, ...]:
-    """The campaign of a seed: every step with every fault once in the first 98, in an order that the seed decides."""
+    """The campaign of a seed: every step with every fault once in the first 105, in an order that the seed decides."""
     dice = random.Random(seed)
     pairs = [(step, fault, True) for step in GOOD for fault in FAULTS]
     pairs += [(step, fault, False) for step in BAD for fault in FAULTS]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from beamdeploy.probe.cuda import SHELL
+
 PS = '{{.ID}}{{"\\t"}}{{.Names}}{{"\\t"}}{{.Label "beamdeploy.name"}}{{"\\t"}}{{.Ports}}'
 CONTAINER = (
     '{"id":{{json .Id}},"name":{{json .Name}},"image":{{json .Config.Image}},"image_id":{{json .Image}},'
@@ -27,7 +29,7 @@ CONTAINER = (
 IMAGES = '{{.ID}}{{"\\t"}}{{.Repository}}{{"\\t"}}{{.Tag}}{{"\\t"}}{{.Digest}}'
 IMAGE = (
     '{"id":{{json .Id}},"repo_tags":{{json .RepoTags}},"repo_digests":{{json .RepoDigests}},'
-    '"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}}}'
+    '"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}},"user":{{json .Config.User}}}'
 )
 
 TOP = (
@@ -36,6 +38,9 @@ TOP = (
 )
 
 PINNED = '{"id":{{json .Id}},"digests":{{json .RepoDigests}},"os":{{json .Os}},"arch":{{json .Architecture}}}'
+
+# whether CUDA starts, as it is asked in an image, and less: the driver that a container with GPUs is given
+DRIVER = "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); print(cuda.cuInit(0))"
 
 
 @dataclass(frozen=True)
@@ -237,6 +242,15 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
         ),
         call("image inspect --format {{.Id}} {image}", compare="exit"),
         call("run --rm --init --name bd-hf --user 0:0 --network host --entrypoint sh {image} -c", "echo fine"),
+        *(
+            call(f"run --rm --network none {gpus} --entrypoint sh {{image}} -c", *words)
+            for gpus, words in (
+                ("--gpus 2", (SHELL, "python3", DRIVER)),
+                ("", (SHELL, "python3", DRIVER)),
+                ("--gpus 2", (SHELL, "nosuch", DRIVER)),
+            )
+        ),
+        call("run --rm --network none --entrypoint nosuch {image} -c", "x"),
         sh("bd-exec", "sleep 30"),
         call("exec bd-exec true"),
         call("exec bd-exec nosuch"),

@@ -26,5 +26,5 @@ def test_faults_in_the_middle_of_a_change_leave_a_host_that_serves() -> None:
     def told(seen: Seen) -> None:
         lines.append(line(seen))
 
-    seen = campaign(2611, 98, told, SECONDS)
+    seen = campaign(2611, 105, told, SECONDS)
     assert seen and not any(each.violations for each in seen), "\n".join([*lines, summary(seen)])

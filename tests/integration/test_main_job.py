@@ -13,14 +13,22 @@ from beamdeploy.label import without_labels
 from tests.integration.command import Job, beamdeploy, container_id
 from tests.lab import Lab, LabHost
 
-# the image's engine refuses this at its start; the recipe asks for it all the same
+# the image refuses this when it is asked; the recipe asks for it all the same
 UNKNOWN = {"quantization.kv_cache": "fp8_e5m2", "engine.unverified": ["quantization.kv_cache"]}
+# what no question to the image shows
+CRASH = {"container.env": {"STANDIN_FAULT": "crash-at-start"}}
 
 
 def test_apply_serves_and_a_second_apply_changes_nothing(job: Job, clean_host: LabHost, name: str) -> None:
     first = job.run("apply")
     assert first.exit == 0, first.err
-    assert [step["kind"] for step in first.host(name)["plan"]["steps"]] == ["pull", "run", "settle"]
+    assert [step["kind"] for step in first.host(name)["plan"]["steps"]] == [
+        "pull",
+        "probe",
+        "try GPUs",
+        "run",
+        "settle",
+    ]
     assert first.host(name)["completion"]["text"]
     made = container_id(clean_host)
 
@@ -76,7 +84,7 @@ def test_a_removed_image_is_pulled_by_digest(job: Job, clean_host: LabHost, name
         assert job.run("destroy", "-y").exit == 0
         clean_host.docker("rmi", "--force", job.lab.image("beam"))
     done = job.run("apply")
-    assert [step["kind"] for step in done.host(name)["plan"]["steps"]] == ["pull", "run", "settle"]
+    assert [step["kind"] for step in done.host(name)["plan"]["steps"]] == ["pull", "probe", "try GPUs", "run", "settle"]
 
 
 def test_a_missing_shard_blocks_and_nothing_is_touched(job: Job, clean_host: LabHost, name: str) -> None:
@@ -152,19 +160,29 @@ def test_a_strangers_container_of_our_name_is_never_touched(
 
 def test_a_server_that_ends_at_once_is_explained_within_seconds(job: Job, clean_host: LabHost, name: str) -> None:
     for _ in range(2):
-        job.write(UNKNOWN)
+        job.write(CRASH)
         started = time.monotonic()
         done = job.run("apply")
         assert time.monotonic() - started < 30
         assert (done.exit, done.host(name)["outcome"]) == (1, "failed")
-        assert "exit code" in done.problems and "invalid choice: 'fp8_e5m2'" in done.problems
+        assert "exit code" in done.problems and "NCCL error" in done.problems
         assert "is left for a look" in done.problems
-    assert "invalid choice" in job.run("logs", "--tail", "20").out
+    assert "NCCL error" in job.run("logs", "--tail", "20").out
+
+
+def test_what_the_image_refuses_is_told_before_a_first_server_is_made(job: Job, clean_host: LabHost, name: str) -> None:
+    job.write(UNKNOWN)
+    for _ in range(2):
+        done = job.run("apply")
+        assert (done.exit, done.host(name)["outcome"]) == (3, "blocked")
+        assert "quantization.kv_cache: the engine in the image" in done.problems
+        assert "invalid choice: 'fp8_e5m2'" in done.problems
+        assert container_id(clean_host) == ""
 
 
 def test_a_restart_loop_is_a_failure(job: Job, clean_host: LabHost, name: str) -> None:
     for _ in range(2):
-        job.write({**UNKNOWN, "container.restart": "always"})
+        job.write({**CRASH, "container.restart": "always"})
         done = job.run("apply")
         assert (done.exit, done.host(name)["outcome"]) == (1, "failed")
         assert "restarts again and again" in done.problems or "ended with exit code" in done.problems

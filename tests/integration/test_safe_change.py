@@ -50,17 +50,27 @@ def test_history_tells_what_was_done_and_rollback_returns_without_a_file(job: Jo
     assert job.run("destroy", "-y").exit == 0
     actions = [each["action"] for each in job.run("history").host(name)["entries"]]
     assert actions == ["apply", "apply", "rollback", "destroy"]
+    # what was destroyed is the last good one; nothing runs, so there is nothing before which it stands
+    anew = job.run("rollback", "-y")
+    assert (anew.exit, "back to entry 3, " in anew.err) == (0, True), anew.out
+    assert job.run("status", "-", "beam").host(name)["deployments"][0]["ready"] == "ready"
 
 
 def test_the_history_is_for_its_user_alone(job: Job, clean_host: LabHost) -> None:
     assert job.run("apply").exit == 0
     found = clean_host.run(
-        "sh", "-c", "stat -c '%a %n' /root/.local/state/beamdeploy /root/.local/state/beamdeploy/*/*"
+        "sh",
+        "-c",
+        "cd /root/.local/state && stat -c '%a %n' beamdeploy beamdeploy/* beamdeploy/beam/*; "
+        "stat -c '%a a probe' beamdeploy/probes/*",
     )
     assert found.splitlines() == [
-        "700 /root/.local/state/beamdeploy",
-        "600 /root/.local/state/beamdeploy/beam/history.jsonl",
-        "600 /root/.local/state/beamdeploy/beam/runs.jsonl",
+        "700 beamdeploy",
+        "700 beamdeploy/beam",
+        "700 beamdeploy/probes",
+        "600 beamdeploy/beam/history.jsonl",
+        "600 beamdeploy/beam/runs.jsonl",
+        "600 a probe",
     ]
 
 

@@ -91,6 +91,26 @@ def test_a_shard_that_the_user_may_not_read_is_found(job: Job, clean_host: LabHo
         assert done.problems.count(SHARD + " c") == 1
 
 
+def test_what_root_may_read_and_the_containers_user_not_is_found(job: Job, clean_host: LabHost) -> None:
+    folder = clean_host.models / "nvfp4"
+    folder.chmod(0o700)
+    assert job.run("verify").exit == 0  # the image runs as root
+    built = clean_host.docker("create", job.lab.image("beam"), "x")
+    image = clean_host.docker("commit", "--change", "USER 1000:1000", built)
+    clean_host.docker("rm", built)
+    job.write({"image": {"id": image}})
+    for command, words in (("verify", ()), ("verify", ("--deep",)), ("plan", ())):
+        done = job.run(command, *words)
+        assert "cannot be read by the container's user 1000:1000 (mode drwx------, owner 0:0)" in done.problems
+        assert done.host(clean_host.name)["outcome"] == "blocked"
+    folder.chmod(0o755)
+    assert job.run("verify").exit == 0
+    (folder / "config.json").chmod(0o640)
+    job.write()
+    job.write_inventory(docker_args=["--user", "1000:1000"])
+    assert "nvfp4/config.json cannot be read by the container's user" in job.run("verify").problems
+
+
 def test_a_download_that_runs_blocks_and_one_that_was_left_does_not(job: Job, clean_host: LabHost) -> None:
     rest = clean_host.models / "nvfp4" / ".cache" / "huggingface" / "download" / f"{SHARD}.8f3c.incomplete"
     rest.parent.mkdir(parents=True)

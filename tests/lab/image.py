@@ -44,6 +44,7 @@ sys.exit(main("{name}", sys.argv[1:]))
 
 SHIMS: Mapping[str, str] = {
     # what a check inside the image imports from the real one
+    "sitecustomize.py": "from beamdeploy.sandbox.cuda import put_in_place\n\nput_in_place()\n",
     "smg/__init__.py": "",
     "smg/smg_rs.py": "from beamdeploy.sandbox.probes import "
     "get_available_reasoning_parsers, get_available_tool_call_parsers  # noqa: F401\n",

@@ -93,14 +93,21 @@ def pull(folder: str, word: str, out: Any) -> Image:
         raise Failure(f"failed to register layer: write {what}")
     digest = digest or _sha(f"registry {full}")
     known = find(folder, f"{name}@{digest}")
-    image = _tagged(known or _made(digest), name, tag if "@" not in full else None, digest, full)
+    image = _tagged(
+        known or _made(digest, place.settings(folder).get("image_env", [])),
+        name,
+        tag if "@" not in full else None,
+        digest,
+        full,
+    )
     place.write(os.path.join(folder, place.IMAGES), image["Id"].removeprefix("sha256:") + ".json", image)
     out.write(_progress(image, full, tag, repository, digest, is_new=known is None))
     return image
 
 
-def _made(digest: str) -> Image:
+def _made(digest: str, env: list[str]) -> Image:
     image = shape("image")
+    image["Config"]["Env"] = [*image["Config"]["Env"], *env]
     image["Id"] = _sha(f"image {digest}")
     image["RootFS"]["Layers"] = [_sha(f"layer {number} {digest}") for number in range(3)]
     return image

@@ -123,8 +123,10 @@ def run(folder: str, asked: Asked) -> int:
     try:
         start(folder, record)
     except Failure as failure:
+        if asked.on("rm"):
+            store.remove(folder, record)
         raise _of_run(failure, shown) from None
-    if place.settings(folder).get("drop"):
+    if asked.on("detach") and place.settings(folder).get("drop"):
         place.write(folder, place.DROP, True)
     return _say(shown, "") if asked.on("detach") else _attached(folder, record)
 
