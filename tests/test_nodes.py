@@ -282,3 +282,11 @@ def test_a_fit_counts_the_gpus_of_all_nodes() -> None:
     one = fit(recipe("vllm", {"engine": {"nodes": 1, "tensor_parallel": 4}, "container": {"network": None}}), 180 * GIB)
     two = fit(recipe("vllm"), 180 * GIB)
     assert one is not None and two is not None and two.weights == one.weights // 2
+
+
+def test_a_short_container_beside_a_rank_has_no_network() -> None:
+    made = plan_apply(PAIR["gpu-a"], facts_of(PAIR["gpu-a"], state=""))
+    asked = [step.words for step in made.steps if step.kind in ("probe", "try GPUs")]
+    assert [[words[at + 1] for at, word in enumerate(words) if word == "--network"] for words in asked] == [
+        ["none"]
+    ] * 2

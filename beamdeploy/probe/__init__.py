@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SECONDS = 180
 # Of the words of docker run, what only a server needs: how many words each takes besides itself.
 _LEFT_OUT = {"--detach": 0, "-d": 0, "--name": 1, "--gpus": 1, "-p": 1, "--publish": 1, "--label": 1, "--restart": 1}
+_LEFT_OUT |= {"--network": 1}
 _PARSERS = {"tool_call": "tool-call", "reasoning": "reasoning"}
 
 
