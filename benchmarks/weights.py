@@ -127,9 +127,8 @@ def copy(lab: Lab, folder: Path) -> None:
     plain, hashed, own, idle = (median(row[at] for row in rows) for at in range(4))
     clear(target)
     peak = peak_mib(ours("stage", recipe, inventory, "--from", source.name))
-    print(
-        f"copy 1 GiB: plain rsync {plain:.2f} s, hashing it {hashed:.2f} s; stage {own:.2f} s, {idle:.2f} s of them fixed"
-    )
+    print(f"copy 1 GiB: plain rsync {plain:.2f} s, hashing it {hashed:.2f} s", end="")
+    print(f"; stage {own:.2f} s, {idle:.2f} s of them fixed")
     print(f"  stage to rsync: verified {own / plain:.2f}, to rsync and hashing {own / (plain + hashed):.2f}", end="")
     print(f", copy alone {max(0.0, own - idle - hashed) / plain:.2f}; its memory {peak} MiB{load()}")
 
