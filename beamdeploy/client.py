@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from pprint import pformat
 
+from beamdeploy.apikey import client_variable
 from beamdeploy.inventory import Host
 from beamdeploy.served import Served
 
@@ -31,33 +32,38 @@ def settings(served: Served, form: str, url: str) -> str:
 
 
 def as_env(served: Served, url: str) -> str:
-    """Variables that the OpenAI SDKs and many tools read. The key is needed by them and read by nobody."""
+    """Variables that the OpenAI SDKs and many tools read, which want a key even where the server asks for none."""
+    held = client_variable(served.recipe.source)
     values = {
-        "OPENAI_BASE_URL": url,
-        "OPENAI_API_KEY": "EMPTY",
-        "OPENAI_MODEL": served.model,
-        "OPENAI_EXTRA_BODY": json.dumps(served.request, separators=(",", ":")),
+        "OPENAI_BASE_URL": shlex.quote(url),
+        "OPENAI_API_KEY": f'"${held}"' if held else "EMPTY",
+        "OPENAI_MODEL": shlex.quote(served.model),
+        "OPENAI_EXTRA_BODY": shlex.quote(json.dumps(served.request, separators=(",", ":"))),
     }
-    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in values.items())
+    return "\n".join(f"export {name}={value}" for name, value in values.items())
 
 
 def as_curl(served: Served, url: str) -> str:
     """One command."""
     body = {"model": served.model, "messages": [{"role": "user", "content": _HELLO}], **served.request}
     words = ("curl", "--silent", f"{url}/chat/completions", "--header", "Content-Type: application/json")
-    return shlex.join((*words, "--data", json.dumps(body)))
+    held = client_variable(served.recipe.source)
+    # the shell puts it in: the key is in no file, and for a moment among the processes of the user's own machine
+    key = f' --header "Authorization: Bearer ${held}"' if held else ""
+    return shlex.join((*words, "--data", json.dumps(body))) + key
 
 
 def as_python(served: Served, url: str) -> str:
     """Python without any package."""
     body = {"model": served.model, "messages": [{"role": "user", "content": _HELLO}], **served.request}
-    return f"""import json
+    held = client_variable(served.recipe.source)
+    key = f', "Authorization": "Bearer " + os.environ[{held!r}]' if held else ""
+    return f"""import json{chr(10) + "import os" if held else ""}
 import urllib.request
 
 body = {_literal(body)}
-request = urllib.request.Request(
-    {url + "/chat/completions"!r}, json.dumps(body).encode(), {{"Content-Type": "application/json"}}
-)
+headers = {{"Content-Type": "application/json"{key}}}
+request = urllib.request.Request({url + "/chat/completions"!r}, json.dumps(body).encode(), headers)
 with urllib.request.urlopen(request) as response:
     message = json.load(response)["choices"][0]["message"]
 print(message["content"])"""
@@ -68,9 +74,10 @@ def as_openai(served: Served, url: str) -> str:
     arguments = {key: value for key, value in served.request.items() if key in _OF_THE_SDK}
     extra = {key: value for key, value in served.request.items() if key not in _OF_THE_SDK}
     options = {**arguments, **({"extra_body": extra} if extra else {})}
-    return f"""from openai import OpenAI
+    held = client_variable(served.recipe.source)
+    return f"""{"import os" + chr(10) * 2 if held else ""}from openai import OpenAI
 
-client = OpenAI(base_url={url!r}, api_key="EMPTY")
+client = OpenAI(base_url={url!r}, api_key={f"os.environ[{held!r}]" if held else '"EMPTY"'})
 options = {_literal(options)}
 messages = [{{"role": "user", "content": {_HELLO!r}}}]
 answer = client.chat.completions.create(model={served.model!r}, messages=messages, **options)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from socket import socket
 
+from beamdeploy.apikey import header
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.remote import Session
 
@@ -56,31 +57,37 @@ def reached(address: str) -> str:
     return _ANY.get(address, address).strip("[]")
 
 
-def carrier(session: Session, address: str, port: int) -> Carry:
-    """A way to the server over the session; by the host's curl where sshd forbids forwarding."""
-    over = channel_carrier(session, address, port)
+def carrier(session: Session, address: str, port: int, key: str = "") -> Carry:
+    """A way to the server over the session; by the host's curl where sshd forbids forwarding and no key is sent."""
+    over = channel_carrier(session, address, port, key)
 
     def carry(request: Request, timeout: float, on_event: OnEvent | None = None) -> Heard:
         try:
             return over(request, timeout, on_event)
         except HostError as error:
-            if error.exit != FAILED:
+            # a key would be seen among the processes of the host
+            if error.exit != FAILED or key:
                 raise
             return _by_curl(session, f"http://{_ANY.get(address, address)}:{port}", request, timeout, on_event, error)
 
     return carry
 
 
-def channel_carrier(session: Session, address: str, port: int) -> Carry:
+def channel_carrier(session: Session, address: str, port: int, key: str = "") -> Carry:
     """The same over channels only, which any thread may use. HostError: forwarding is forbidden."""
 
     def carry(request: Request, timeout: float, on_event: OnEvent | None = None) -> Heard:
-        return exchange(lambda: session.channel(port, reached(address), timeout=_CONNECT), request, timeout, on_event)
+        def connect() -> socket:
+            return session.channel(port, reached(address), timeout=_CONNECT)
+
+        return exchange(connect, request, timeout, on_event, key=key)
 
     return carry
 
 
-def exchange(connect: Callable[[], socket], request: Request, timeout: float, on_event: OnEvent | None = None) -> Heard:
+def exchange(
+    connect: Callable[[], socket], request: Request, timeout: float, on_event: OnEvent | None = None, *, key: str = ""
+) -> Heard:
     """Connect, send and hear it out. What `on_event` raises ends the exchange and is passed on."""
     try:
         sock = connect()
@@ -91,7 +98,7 @@ def exchange(connect: Callable[[], socket], request: Request, timeout: float, on
     started = time.monotonic()
     try:
         sock.settimeout(timeout)
-        _send(connection, request)
+        _send(connection, request, key)
         return _heard(connection.getresponse(), started, on_event)
     except TimeoutError:
         return Heard(seconds=_since(started), reason=f"no answer within {timeout:g} s")
@@ -101,8 +108,8 @@ def exchange(connect: Callable[[], socket], request: Request, timeout: float, on
         connection.close()
 
 
-def _send(connection: http.client.HTTPConnection, request: Request) -> None:
-    headers = {"Connection": "close"}
+def _send(connection: http.client.HTTPConnection, request: Request, key: str) -> None:
+    headers = {"Connection": "close", **header(key)}
     if request.body is None:
         connection.request("GET", request.path, headers=headers)
         return

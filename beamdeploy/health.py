@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from beamdeploy.apikey import key
 from beamdeploy.diagnose import explain
 from beamdeploy.endpoint import Answer, ask
 from beamdeploy.errors import Problem
@@ -60,8 +61,9 @@ def completion(session: Session, recipe: Mapping[str, Any], deadline: float = DE
     question = {"role": "user", "content": "Say hello in one short sentence."}
     values = {**recipe.get("request", {}), "max_tokens": _TOKENS}
     body = {"model": recipe["model"]["served_name"], "messages": [question], **values}
+    needed = key(session, recipe)
     started = time.monotonic()
-    answer = ask(session, address, int(port), "/v1/chat/completions", body=body, timeout=deadline)
+    answer = ask(session, address, int(port), "/v1/chat/completions", body=body, timeout=deadline, key=needed)
     if answer.status == 200 and '"choices"' in answer.body:
         return Answered(round(time.monotonic() - started, 3))
     return Answered(None, _silent(answer, deadline))

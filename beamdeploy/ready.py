@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from beamdeploy.apikey import key
 from beamdeploy.diagnose import explain
 from beamdeploy.endpoint import Answer, ask
 from beamdeploy.engines.log import shared_log
@@ -272,7 +273,8 @@ def _ask(
     session: Session, spec: Spec, path: str, body: Mapping[str, Any] | None = None, timeout: float = 10.0
 ) -> Answer:
     published = spec.recipe.container
-    return ask(session, published.address, published.port, path, body=body, timeout=timeout)
+    needed = key(session, spec.recipe.source) if path.startswith("/v1/") else ""
+    return ask(session, published.address, published.port, path, body=body, timeout=timeout, key=needed)
 
 
 def _failed(problem: Problem, spec: Spec, step: str) -> HostError:

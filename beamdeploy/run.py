@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from beamdeploy import endpoint, look, secrets
+from beamdeploy import apikey, endpoint, look, secrets
 from beamdeploy.errors import Problem
 from beamdeploy.fleet import AS_USUAL, Forks
 from beamdeploy.inventory import Host
@@ -65,7 +65,7 @@ class Run:
 
 def to_look(session: Session) -> ReadOnly:
     """What a look may do with a session: run the scripts that only read, and ask a server over HTTP."""
-    return ReadOnly(session, (look.script(), secrets.COMPARE, endpoint.GET))
+    return ReadOnly(session, (look.script(), secrets.COMPARE, endpoint.GET, apikey.READ))
 
 
 def told(session: Looker) -> tuple[Problem, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from beamdeploy.apikey import key
 from beamdeploy.engines import EngineFacts, facts_of
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.exchange import Carry, carrier, channel_carrier, reached
@@ -38,11 +39,13 @@ class Served:
 
     def way(self, session: Session) -> Carry:
         """How one thread asks it."""
-        return carrier(session, self.recipe.container.address, self.recipe.container.port)
+        published = self.recipe.container
+        return carrier(session, published.address, published.port, key(session, self.recipe.source))
 
     def channels(self, session: Session) -> Carry:
         """How many threads ask it at once."""
-        return channel_carrier(session, self.recipe.container.address, self.recipe.container.port)
+        published = self.recipe.container
+        return channel_carrier(session, published.address, published.port, key(session, self.recipe.source))
 
 
 def served_by(recipe: Recipe) -> Served:

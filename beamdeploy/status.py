@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from beamdeploy import errors
+from beamdeploy.apikey import key
 from beamdeploy.endpoint import Answer, get
 from beamdeploy.engines import facts_of, names
 from beamdeploy.errors import HostError, Problem
@@ -153,9 +154,7 @@ def _deployment(looker: Looker, container: Container, deployed: Deployed, digest
         image=container.image,
         endpoint=f"http://{publish}/v1" if publish and not follower else "",
         model=model,
-        ready=_follows(container)
-        if follower
-        else _readiness(looker, container, recipe.get("engine", {}), publish, model),
+        ready=_follows(container) if follower else _readiness(looker, container, recipe, publish, model),
         rank=rank.said if rank else "",
         drifted=None if digest is None else digest != deployed.digest,
         restarts=container.restart_count,
@@ -166,13 +165,15 @@ def _follows(container: Container) -> str:
     return "follows" if container.state == "running" else "down"
 
 
-def _readiness(looker: Looker, container: Container, engine: Mapping[str, Any], publish: str, model: str) -> str:
+def _readiness(looker: Looker, container: Container, recipe: Mapping[str, Any], publish: str, model: str) -> str:
+    engine = recipe.get("engine", {})
     if container.state != "running" or not publish or engine.get("name") not in names():
         return "down"
     address, _, port = publish.rpartition(":")
     if get(looker, address, int(port), facts_of(engine).ready).status != 200:
         return "loading"
-    return "ready" if _lists(get(looker, address, int(port), "/v1/models"), model) else "wrong model"
+    listed = get(looker, address, int(port), "/v1/models", key=key(looker, recipe))
+    return "ready" if _lists(listed, model) else "wrong model"
 
 
 def _lists(answer: Answer, model: str) -> bool:

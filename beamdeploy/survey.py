@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from beamdeploy import secrets
+from beamdeploy.apikey import key
+from beamdeploy.endpoint import get
 from beamdeploy.errors import HostError
 from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.look import Question, look
@@ -138,7 +140,18 @@ def facts_of(looker: Looker, spec: Spec, text: str) -> Facts:
     facts = look(looker, question(spec))
     if not spec.recipe.container.secrets:
         return facts
-    return replace(facts, secrets=secrets.compare(looker, spec.recipe, text))
+    return replace(_with_key(looker, spec, facts), secrets=secrets.compare(looker, spec.recipe, text))
+
+
+def _with_key(looker: Looker, spec: Spec, facts: Facts) -> Facts:
+    """With the model list of a server that tells it only to who has its key."""
+    asked = facts.answers.get("/v1/models")
+    needed = key(looker, spec.recipe.source) if asked is not None and asked.status in (401, 403) else ""
+    if not needed:
+        return facts
+    published = spec.recipe.container
+    answer = get(looker, published.address, published.port, "/v1/models", key=needed)
+    return replace(facts, answers={**facts.answers, "/v1/models": answer})
 
 
 def question(spec: Spec) -> Question:

@@ -27,6 +27,7 @@ from tests.test_verify import files_of
 
 MIB = 1 << 20
 ROUNDS = 3
+LINK = "200mbit"
 
 
 def timed(words: Sequence[str]) -> float:
@@ -103,48 +104,69 @@ def deep(lab: Lab, folder: Path) -> None:
 
 
 def copy(lab: Lab, folder: Path) -> None:
-    """One host to another: plain rsync -W --inplace with our cipher, and ours with its two verifications."""
+    """One host to another: plain rsync -W --inplace with our cipher, then also hashed there; and ours, which does both.
+
+    What stage takes where nothing lacks is its fixed cost: without it and without the hashing, its copy is left.
+    """
     source, target = lab.hosts[:2]
     fill(source.models / "nvfp4", 8, 128 * MIB)
     recipe, inventory = job(lab, folder, source, target)
     lock(recipe, source.models)
-    wire = f"ssh -i {lab.identity_file} -o UserKnownHostsFile={lab.known_hosts} -c aes128-gcm@openssh.com"
+    login = ("-i", str(lab.identity_file), "-o", f"UserKnownHostsFile={lab.known_hosts}")
+    wire = " ".join(("ssh", *login, "-c", "aes128-gcm@openssh.com"))
+    there = f"root@{target.address}"
+    sums = f"find {target.model_dir} -type f -print0 | xargs -0 -n 1 -P $(nproc) openssl dgst -sha256 -r >/dev/null"
     rows = []
     for _ in range(ROUNDS):
-        shutil.rmtree(target.models)
-        target.models.mkdir()
-        there = f"root@{target.address}:{target.model_dir}/"
-        plain = timed(("rsync", "-a", "-W", "--inplace", "-e", wire, f"{source.models}/", there))
-        shutil.rmtree(target.models)
-        target.models.mkdir()
-        rows.append((plain, timed(ours("stage", recipe, inventory, "--from", source.name))))
-    plain, own = median(row[0] for row in rows), median(row[1] for row in rows)
-    shutil.rmtree(target.models)
-    target.models.mkdir()
+        clear(target)
+        rsync = ("rsync", "-a", "-W", "--inplace", "-e", wire, f"{source.models}/", f"{there}:{target.model_dir}/")
+        plain, hashed = timed(rsync), timed(("ssh", *login, there, sums))
+        clear(target)
+        words = ours("stage", recipe, inventory, "--from", source.name)
+        own, idle = timed(words), timed(words)
+        rows.append((plain, hashed, own, idle))
+    plain, hashed, own, idle = (median(row[at] for row in rows) for at in range(4))
+    clear(target)
     peak = peak_mib(ours("stage", recipe, inventory, "--from", source.name))
-    print(f"copy 1 GiB: plain rsync {plain:.2f} s, stage (verified) {own:.2f} s, ratio {own / plain:.2f}", end="")
-    print(f"; its memory {peak} MiB")
+    print(f"copy 1 GiB: plain rsync {plain:.2f} s, hashing it {hashed:.2f} s", end="")
+    print(f"; stage {own:.2f} s, {idle:.2f} s of them fixed")
+    print(f"  stage to rsync: verified {own / plain:.2f}, to rsync and hashing {own / (plain + hashed):.2f}", end="")
+    print(f", copy alone {max(0.0, own - idle - hashed) / plain:.2f}; its memory {peak} MiB{load()}")
+
+
+def clear(*hosts: LabHost) -> None:
+    """No weights on these."""
+    for host in hosts:
+        shutil.rmtree(host.models)
+        host.models.mkdir()
+
+
+def load() -> str:
+    """How busy the machine is: times are to be read beside it."""
+    return f" (load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)"
 
 
 def fanout(lab: Lab, folder: Path) -> None:
-    """1 GiB from one host to all others: at once, and one by one."""
+    """From one host to all others: at once, and one by one (three of them, the rest as long as these).
+
+    Each host sends at most LINK, as servers do: all hosts of a lab share one machine's cores, which would be the limit.
+    """
     source, *targets = lab.hosts
-    fill(source.models / "nvfp4", 8, 128 * MIB)
+    size = int(os.environ.get("BENCH_MIB", "1024"))
+    fill(source.models / "nvfp4", 8, size // 8 * MIB)
     recipe, inventory = job(lab, folder, *lab.hosts)
     lock(recipe, source.models)
-
-    def clear() -> None:
-        for host in targets:
-            shutil.rmtree(host.models)
-            host.models.mkdir()
-
-    clear()
+    for host in lab.hosts:
+        host.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", LINK, "burst", "1mb", "latency", "50ms")
+    clear(*targets)
     tree = timed(ours("stage", recipe, inventory, "--from", source.name))
-    clear()
-    single = sum(timed(ours("stage", recipe, inventory, "--from", source.name, "-l", host.name)) for host in targets)
+    clear(*targets)
+    words = ours("stage", recipe, inventory, "--from", source.name)
+    single = median(timed((*words, "-l", host.name)) for host in targets[:3])
     print(
-        f"fan-out of 1 GiB to {len(targets)} hosts: tree {tree:.1f} s, one by one {single:.1f} s, {single / tree:.2f}×"
+        f"fan-out of {size} MiB to {len(targets)} hosts at {LINK}: tree {tree:.1f} s, one host {single:.1f} s", end=""
     )
+    print(f"; that is {tree / single:.1f} rounds instead of {len(targets)}{load()}")
 
 
 def cached(lab: Lab, folder: Path) -> None:

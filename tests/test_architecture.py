@@ -31,7 +31,7 @@ ORDER = (
     ("remote",),
     ("web",),
     ("registry",),
-    ("endpoint", "exchange"),
+    ("endpoint", "exchange", "apikey"),
     ("served", "completion"),
     ("look",),
     ("weights",),

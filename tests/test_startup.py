@@ -57,7 +57,7 @@ def test_phase_and_verdict_are_right_at_every_moment(name: str) -> None:
         assert (state.said, verdict(state, seconds, limits).word) == (said, word), f"{seconds} s: {text}"
 
 
-@pytest.mark.parametrize("kind", ["healthy", "slow", "stalled"])
+@pytest.mark.parametrize("kind", ["healthy", "slow", "stalled", "failed"])
 def test_there_is_a_corpus_of_each_engine(kind: str) -> None:
     assert {engine for engine in engine_logs() if (CORPORA / f"{engine}-{kind}.tsv").is_file()} == set(engine_logs())
 

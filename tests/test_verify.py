@@ -22,8 +22,9 @@ from beamdeploy.remote import Session, open_session
 from beamdeploy.render import Spec, render
 from beamdeploy.sandbox import checkpoint
 from beamdeploy.verify import Depth, Reference, reference_of, verify_host
-from beamdeploy.weights.hashing import script
+from beamdeploy.weights.hashing import hash_folders, script
 from beamdeploy.weights.listing import is_read
+from beamdeploy.weights.parts import part
 from tests.checkpoint import lfs_pointer
 
 BEAM = Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"
@@ -297,6 +298,23 @@ def test_what_has_not_changed_is_not_read_again(session: Session, models: Path) 
     size = (models / "nvfp4" / SEVEN).stat().st_size
     os.utime(models / "nvfp4" / SEVEN)
     assert remembered() == [size, 0]
+
+
+def test_what_was_hashed_while_it_arrived_is_not_read_again(session: Session, models: Path) -> None:
+    large = models / "nvfp4" / "large.bin"
+    large.write_bytes(os.urandom(1 << 24))
+    state = models.parent / "state"
+    for size in (1 << 24, 5):
+        part(session, "summing", f"{state}/stage/x", str(large.parent), stdin=f"9 {size} large.bin\n".encode())
+    host = Host("gpu-a", connection="local", model_dir=str(models), state_dir=str(state))
+    hashes = hash_folders(session, host, ("nvfp4",), lambda phase, detail: None).folders["nvfp4"]
+    assert hashes is not None
+    assert (hashes.remembered, hashes.files["large.bin"]) == (1 << 24, files_of(large.parent)["large.bin"])
+    with large.open("r+b") as file:
+        file.write(b"other")
+    again = hash_folders(session, host, ("nvfp4",), lambda phase, detail: None).folders["nvfp4"]
+    assert again is not None
+    assert again.files["large.bin"] == files_of(large.parent)["large.bin"] != hashes.files["large.bin"]
 
 
 def test_a_change_that_keeps_size_and_time_is_still_read(session: Session, models: Path) -> None:

@@ -180,7 +180,8 @@ def front(launch: Launch, gateway: Mapping[str, object], pace: Pace) -> Front:
         calls_tools=pace.fault != "no-tool-calls",
         reasons=pace.fault != "no-reasoning" and gateway.get("reasoning_parser") != "passthrough",
     )
-    plain = Front(model, api_key=str(gateway.get("api_key") or ""), token_seconds=pace.token_seconds)
+    key = str(gateway.get("api_key") or os.environ.get("SMG_API_KEY", ""))
+    plain = Front(model, api_key=key, token_seconds=pace.token_seconds)
     unready = "insufficient healthy workers" if pace.fault == "never-ready" else ""
     drafted = Drafted() if launch.drafter and launch.engine.get("enable_metrics") else None
     return replace(plain, hangs=pace.fault == "hang-after-ready", unready=unready, drafted=drafted)

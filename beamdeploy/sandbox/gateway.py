@@ -121,6 +121,10 @@ class _Answer:
             if request.path == METRICS.get(self.front.engine, "/metrics") and self.front.drafted is not None:
                 _send_text(request, self.front.drafted.page)
                 return
+            # TokenSpeed's gateway lists its models to everybody
+            if request.path.startswith("/v1/") and self.front.engine != "tokenspeed" and not self.may(request):
+                _send(request, 401, {"error": "Unauthorized"})
+                return
             found = page(self.front, request.path.partition("?")[0])
             if found is not None and request.path.startswith("/health_generate"):
                 self.wait()
@@ -141,12 +145,16 @@ class _Answer:
 
         return do
 
+    def may(self, request: BaseHTTPRequestHandler) -> bool:
+        """Whether it has the key, or none is asked for."""
+        return not self.front.api_key or request.headers.get("Authorization") == f"Bearer {self.front.api_key}"
+
     def wait(self) -> None:
         if self.front.hangs:
             threading.Event().wait()
 
     def chat(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
-        if self.front.api_key and request.headers.get("Authorization") != f"Bearer {self.front.api_key}":
+        if not self.may(request):
             raise Refused(401, "Invalid or missing API key", "unauthorized")
         if request.path != "/v1/chat/completions":
             raise Refused(404, f"No route for {request.path}", "not_found")

@@ -165,7 +165,7 @@ def front_of(kind: Kind, launch: Launch, speed: Pace) -> Front:
         reasons=bool(engine.get("reasoning_parser")) and speed.fault != "no-reasoning",
         reasoning_field=kind.fields,
     )
-    key = engine.get("api_key")
+    key = engine.get("api_key") or (os.environ.get("VLLM_API_KEY") if kind.name == "vllm" else None)
     counted = launch.drafter is not None and (kind.name == "vllm" or bool(engine.get("enable_metrics")))
     return Front(
         model,

@@ -183,12 +183,39 @@ END
   [ -n "$reached" ] || { cat "$at/said"; exit 41; }
 }
 
+# Hash large files while others still come: the verification afterwards finds the sums as if it had been interrupted. A
+# file counts once it has not changed for two seconds, as there; what is wrong here is only not remembered.
+summing() { # unfinished; stdin: "bytes size name" of each file that has arrived
+  umask 077
+  journal=${at%/stage/*}/verify.$$
+  mkdir -p "$journal" && cd -P "$1" || { cat >/dev/null; return; } # nobody writes into a pipe without a reader
+  folder=$(pwd -P)
+  form='%s %i %.9Y %.9Z' tool='sha256sum'
+  case $(stat -c %.9Y / 2>/dev/null) in *[0-9].[0-9]*) ;; *) form='%s %i %Y %Z' ;; esac
+  if openssl version >/dev/null 2>&1; then tool='openssl dgst -sha256 -r'; fi
+  while read -r _ size name; do
+    [ "${size%%[!0-9]*}" -ge 16777216 ] 2>/dev/null || continue
+    while key=$(stat -L -c "$form" -- "$name") && changed=${key##* } &&
+      [ "$(date +%s)" -lt $((${changed%%.*} + 3)) ]; do
+      sleep 1
+    done
+    sum=$($tool "$folder/$name" </dev/null) && [ "$(stat -L -c "$form" -- "$name")" = "$key" ] &&
+      printf '= %s %s\n%s *%s\n' "$key" "$folder/$name" "${sum%% *}" "$folder/$name"
+  done >>"$journal/journal"
+}
+
 spread() { # over some connections at a time
+  rm -f "$at/arrived"
+  mkfifo "$at/arrived" || return
+  summing "$unfinished" <"$at/arrived" &
+  hasher=$!
+  exec 8>"$at/arrived"
   awk -v streams="$streams" -v at="$at" '{ print > (at "/list." (NR - 1) % streams) }' "$at/names"
   pids=
   stream=0
   while [ "$stream" -lt "$streams" ] && [ -e "$at/list.$stream" ]; do
-    rsync -t --append --no-compress --no-dirs --files-from="$at/list.$stream" -e "ssh -F $at/config" source:./ "$unfinished/" &
+    rsync -t --append --no-compress --no-dirs --out-format='%b %l %n' --files-from="$at/list.$stream" \
+      -e "ssh -F $at/config" source:./ "$unfinished/" >&8 &
     pids="$pids $!"
     stream=$((stream + 1))
   done
@@ -196,7 +223,9 @@ spread() { # over some connections at a time
   for pid in $pids; do
     wait "$pid" || failed=$?
   done
-  rm -f "$at"/list.*
+  exec 8>&-
+  kill "$hasher" 2>/dev/null
+  rm -f "$at"/list.* "$at/arrived"
   return "$failed"
 }
 

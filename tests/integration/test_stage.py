@@ -311,7 +311,7 @@ def test_more_files_than_a_command_takes_words(job: Job) -> None:
         (good.models / "nvfp4" / f"{number:03}-{'x' * 196}.txt").write_text(str(number), encoding="utf-8")
     total = lock_weights(job, good.models)
     empty(bare)
-    assert outcomes(job, "--from", good.name) == (0, {bare.name: "changed"}, total)
+    assert outcomes(job, "--from", good.name, "--streams", "4") == (0, {bare.name: "changed"}, total)
     wrong = bare.models / "nvfp4" / f"007-{'x' * 196}.txt"
     wrong.write_text("?", encoding="utf-8")
     assert outcomes(job, "--from", good.name) == (0, {bare.name: "changed"}, 1)

@@ -95,6 +95,9 @@ def test_what_root_may_read_and_the_containers_user_not_is_found(job: Job, clean
     folder = clean_host.models / "nvfp4"
     folder.chmod(0o700)
     assert job.run("verify").exit == 0  # the image runs as root
+    job.write_inventory(docker="nosuch")
+    assert job.run("verify").exit == 0  # and weights are whole without docker
+    job.write_inventory()
     built = clean_host.docker("create", job.lab.image("beam"), "x")
     image = clean_host.docker("commit", "--change", "USER 1000:1000", built)
     clean_host.docker("rm", built)
