@@ -24,7 +24,8 @@ _SCRIPT = """
 name=$1; owner=$2; again=$3
 file=${BEAMDEPLOY_LOCK_DIR:-/run/lock}/beamdeploy-$name.lock
 [ -e "$file" ] || (umask 0; : > "$file") || { echo "error cannot write $file"; exit; }
-exec 9<"$file" || { echo "error cannot read $file"; exit; }
+[ -r "$file" ] || { echo "error cannot read $file"; exit; }
+exec 9<"$file"
 command -v flock >/dev/null || { echo "error there is no flock (util-linux) on the host"; exit; }
 if ! flock -n 9; then read -r holder <&9; echo "busy $holder"; exit; fi
 read -r before <&9

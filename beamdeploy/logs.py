@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain, repeat
 
 from beamdeploy import errors
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.fleet import each
 from beamdeploy.inventory import Host
-from beamdeploy.label import NAME
+from beamdeploy.label import NAME, read_labels
 from beamdeploy.lasting import lasting
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.regain import WayBack
 from beamdeploy.remote import Session, open_session
 from beamdeploy.remote.renewable import Renewable
 from beamdeploy.run import SayHost, told
+from beamdeploy.startup import advance, begin
 from beamdeploy.steps import is_there
 
 _LONGEST = 30 * 24 * 3600
@@ -39,9 +42,13 @@ def logs(
     *,
     tail: int | None,
     follow: bool,
+    phases: bool,
     accept_new: bool,
 ) -> Report:
-    """Hand over every line as (host, text). The report says on which hosts there was no log."""
+    """Hand over every line as (host, text), or only those that begin a phase of a start, with its name.
+
+    The report says on which hosts there was no log.
+    """
     by_name = {host.name: host for host in hosts}
 
     def opened(host: str) -> Session:
@@ -50,15 +57,17 @@ def logs(
     def work(host: str) -> tuple[Problem, ...]:
         with Renewable(opened(host)) as session:
             container = _container(session, name)
+            shown = partial(line, host)
+            take = _phases(_engine(session, container), shown) if phases else shown
             if follow:
                 way = WayBack(
                     lambda: opened(host), session.renew, lambda *event: say(host, *event), "the log goes on there"
                 )
-                _follow(session, container, lambda text: line(host, text), tail, way)
+                _follow(session, container, take, tail, way)
             else:
                 wanted = ("--tail", str(tail)) if tail is not None else ()
                 words = (*session.host.docker_words, "logs", *wanted, container)
-                session.follow(words, lambda text: line(host, text), timeout=600)
+                session.follow(words, take, timeout=600)
             return told(session)
 
     results = each(by_name, work)
@@ -107,6 +116,26 @@ def _container(session: Session, name: str) -> str:
         what = f"there is no deployment named {name}"
         raise HostError(Problem(what, "beamdeploy status shows what runs.", session.host.name))
     return container
+
+
+def _engine(session: Session, container: str) -> str:
+    """The engine whose log it is, as the container's label says; empty: it does not say."""
+    words = (*session.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", container)
+    deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
+    return str(deployed.recipe.get("engine", {}).get("name", "")) if deployed else ""
+
+
+def _phases(engine: str, line: Callable[[str], None]) -> Callable[[str], None]:
+    """Takes every line of a log and hands over those with which a phase begins."""
+    state = begin(engine, 0)
+
+    def take(text: str) -> None:
+        nonlocal state
+        before, state = state.phase, advance(state, text, 0)
+        if state.phase != before:
+            line(f"{state.phase}: {state.last}")
+
+    return take
 
 
 def _follow(session: Session, container: str, line: Callable[[str], None], tail: int | None, way: WayBack) -> None:

@@ -12,11 +12,13 @@ from beamdeploy.cli import complete, options
 @options.hosts
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines as they come, until Ctrl-C.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.  [default: all]")
+@click.option("--phase", is_flag=True, help="Only the lines with which a phase of the start begins, and its name.")
 def logs(
     target: str,
     where: options.Where,
     follow: bool,
     tail: int | None,
+    phase: bool,
 ) -> int:
     """Show the log of a deployment, also of one that has ended.
 
@@ -35,6 +37,7 @@ def logs(
         Progress().event,
         tail=tail,
         follow=follow,
+        phases=phase,
         accept_new=where.accept_new,
     )
     show_problems(ended.all_problems)

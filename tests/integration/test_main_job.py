@@ -45,6 +45,10 @@ def test_the_words_that_reach_the_process_are_those_that_render_prints(
     words = job.run("render").host(name)["words"]
     assert job.run("apply").exit == 0
     argv = json.loads(clean_host.docker("exec", "beam", "cat", "/tmp/beamdeploy-standin-argv.json"))
+    whole, phases = job.run("logs").out.splitlines(), job.run("logs", "--phase").out.splitlines()
+    names, lines = zip(*(line.split(": ", 1) for line in phases), strict=True)
+    assert {"target weights", "KV cache", "ready"} <= set(names) and len(names) == len(set(names))
+    assert set(lines) <= {line.strip() for line in whole}
     plain = without_labels(tuple(words))
     assert argv[-len(plain) + plain.index("serve") :] == list(plain[plain.index("serve") :])
     assert job.run("render").host(name)["words"] == words
