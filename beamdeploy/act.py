@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from beamdeploy import secrets as secret_files
@@ -27,6 +28,7 @@ from beamdeploy.smoke.after import prove
 
 _REMOVED_WITHIN = 60
 _KILLED = 137
+_RESTORE_AFTER = 30.0
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,13 @@ class Manner:
     """How a plan is carried out. `secrets`: the lines of the env file that come from the controller.
 
     `keep_failed`: a new server that failed is left on the host, stopped, for a look. `gpus_free_within`: seconds.
+    `strangers`: index of a GPU → MiB that others hold there, which is not waited for.
     """
 
     secrets: str = field(default="", repr=False)
     keep_failed: bool = False
     gpus_free_within: float = 120
+    strangers: Mapping[int, int] = field(default_factory=dict)
     waiting: Waiting = AS_USUAL
 
 
@@ -158,7 +162,8 @@ def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
 
 
 def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
+    manner = done.manner
+    wait_for_gpus(session, spec.host, spec.gpus, say, within=manner.gpus_free_within, others=manner.strangers)
     return done
 
 
@@ -195,23 +200,18 @@ def _after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error:
     if error.exit == LOCKED:
         return error  # another run works here now
     if plan.fallback is None:
-        return _with(error, _left_as_it_is(done))
+        left = "; the container is left for a look: beamdeploy logs" if done.container else ", and nothing runs now"
+        return _with(error, f"Nothing served here before{left}.")
     try:
         wait_for_docker(session, spec.host, say)
         if not _touched(plan, done, session, spec):
             still = "still runs" if plan.interrupts else "is as it was, stopped"
             return _with(error, f"The server that ran before was not touched and {still}.")
-        return _with(error, _restore(session, spec, plan.fallback, done, say))
+        return _with(error, _restore(session, spec, plan.fallback, done, error.problems[0].what, say))
     except HostError as second:
         lines = "; ".join(problem.what for problem in second.problems)
         by_hand = f"docker start {plan.fallback[:12]}"
         return _with(error, f"Bringing the old server back failed too ({lines}). By hand on the host: {by_hand}")
-
-
-def _left_as_it_is(done: Acted) -> str:
-    if done.container is None:
-        return "Nothing served here before, and nothing runs now."
-    return "Nothing served here before; the container is left for a look: beamdeploy logs."
 
 
 def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
@@ -221,8 +221,8 @@ def _touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
     return done.old_stopped or left is None
 
 
-def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
-    """Remove the failed one (its log is in the error), give the old one its name back, start it, and see it serve."""
+def _restore(session: Session, spec: Spec, fallback: str, done: Acted, cause: str, say: Say) -> str:
+    """Remove the failed one (its log is in what is said), give the old one its name back, start it, see it serve."""
     say("restore", "the server that ran before")
     docker = spec.host.docker_words
     failed = is_there(session, spec.host, f"name=^/{spec.recipe.name}$")
@@ -232,9 +232,11 @@ def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say)
         _put_away(session, spec, failed, keep=done.manner.keep_failed)
     if failed != fallback:
         _must(session, spec.host, (*docker, "rename", fallback, spec.recipe.name), "restore")
-    wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
+    with suppress(HostError):  # where others hold the memory it may fit beside them, and else its log says so
+        within = min(done.manner.gpus_free_within, _RESTORE_AFTER)
+        wait_for_gpus(session, spec.host, spec.gpus, say, within=within, others=done.manner.strangers)
     _must(session, spec.host, (*docker, "start", fallback), "restore")
-    shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
+    shown = f"\nThe failed server's last lines:\n{tail}" if tail and done.container and tail not in cause else ""
     return f"{_serves_again(session, spec, fallback, done.manner.waiting, say)}{shown}"
 
 

@@ -10,11 +10,12 @@ from beamdeploy.act import Acted, Manner, act
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.hooks import facts_of, run_hook
 from beamdeploy.hostlock import OUTLIVES, HostLock, locked
-from beamdeploy.imprint import past_of, usual_phases
+from beamdeploy.imprint import past_of, restarted, usual_phases
 from beamdeploy.lasting import Regain
 from beamdeploy.look.facts import Past
 from beamdeploy.outcome import HostReport
 from beamdeploy.plan import Plan, plan_apply
+from beamdeploy.preflight.memory import serving, strangers
 from beamdeploy.ready import Waiting
 from beamdeploy.record import Entry, append
 from beamdeploy.regain import WITHIN, WayBack
@@ -81,7 +82,8 @@ def _carry_out(planned: Planned, options: Options, run: Run) -> Acted:
         facts = look_again(to_look(session), spec, planned.secrets)
         again = _unmoved(planned.plan, plan_apply(spec, facts))
         waiting = Waiting(_regainer(session, lock, spec, options, run), usual_phases(facts))
-        manner = Manner(planned.secrets, options.keep_failed, waiting=waiting)
+        others = strangers(facts, serving(spec.recipe.name, facts))
+        manner = Manner(planned.secrets, options.keep_failed, waiting=waiting, strangers=others)
         return _recorded(replace(planned, plan=again, session=session), options, manner, say)
 
 
@@ -161,7 +163,8 @@ def _recorded(planned: Planned, options: Options, manner: Manner, say: Say) -> A
         done = act(planned.session, planned.spec, planned.plan, say, manner)
         run_hook(planned.spec.host, "after_ready", facts_of(planned.spec, done.container))
     except HostError as error:
-        append(planned.session, _entry(planned, options, began, started, error))
+        failed = _entry(planned, options, began, started, error)
+        append(planned.session, replace(failed, past=_restored(planned, error)))
         run_hook(planned.spec.host, "on_failure", {**facts_of(planned.spec, None), "error": error.problems[0].what})
         raise
     made = _entry(planned, options, began, started, done)
@@ -181,6 +184,22 @@ def _past(planned: Planned, done: Acted) -> Past | None:
     # of a start that was followed from its begin
     phases = done.proof.phases if done.proof is not None and {"run", "start"} & set(done.took) else {}
     return replace(past_of(container, facts, done.took), phases=phases)
+
+
+def _restored(planned: Planned, error: HostError) -> Past | None:
+    """The imprint of the old server that we started again, so that the next plan takes it for no other hand's doing."""
+    if planned.plan.fallback is None or error.exit == errors.UNREACHABLE:
+        return None
+    try:
+        facts = look_again(to_look(planned.session), planned.spec, planned.secrets)
+    except HostError:
+        return None
+    container = next((each for each in facts.containers if each.id == planned.plan.fallback), None)
+    # what was another hand's doing before this run is still to be told
+    known = {change.new for change in planned.plan.edits if change.path == "docker.started_at"}
+    if container is None or not container.running or container.started_at[:19] in known:
+        return None
+    return restarted(container, facts)
 
 
 def _entry(planned: Planned, options: Options, began: str, started: float, ended: Acted | HostError) -> Entry:
