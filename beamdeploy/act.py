@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 from beamdeploy.daemon import wait_for_docker
@@ -15,6 +16,8 @@ from beamdeploy.ready import Say, Waiting, log_tail, settle
 from beamdeploy.remote import Session
 from beamdeploy.render import Spec, render_again
 from beamdeploy.steps import USUALLY, Acted, Manner, carried, is_there, must
+
+_RESTORE_AFTER = 30.0
 
 
 def act(session: Session, spec: Spec, plan: Plan, say: Say, manner: Manner = USUALLY) -> Acted:
@@ -35,23 +38,18 @@ def after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error: 
     if error.exit == LOCKED:
         return error  # another run works here now
     if plan.fallback is None:
-        return told_too(error, _left_as_it_is(done))
+        left = "; the container is left for a look: beamdeploy logs" if done.container else ", and nothing runs now"
+        return told_too(error, f"Nothing served here before{left}.")
     try:
         wait_for_docker(session, spec.host, say)
         if not touched(plan, done, session, spec):
             still = "still runs" if plan.interrupts else "is as it was, stopped"
             return told_too(error, f"The server that ran before was not touched and {still}.")
-        return told_too(error, _restore(session, spec, plan.fallback, done, say))
+        return told_too(error, _restore(session, spec, plan.fallback, done, error.problems[0].what, say))
     except HostError as second:
         lines = "; ".join(problem.what for problem in second.problems)
         by_hand = f"docker start {plan.fallback[:12]}"
         return told_too(error, f"Bringing the old server back failed too ({lines}). By hand on the host: {by_hand}")
-
-
-def _left_as_it_is(done: Acted) -> str:
-    if done.container is None:
-        return "Nothing served here before, and nothing runs now."
-    return "Nothing served here before; the container is left for a look: beamdeploy logs."
 
 
 def touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
@@ -61,11 +59,11 @@ def touched(plan: Plan, done: Acted, session: Session, spec: Spec) -> bool:
     return done.old_stopped or left is None
 
 
-def _restore(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
+def _restore(session: Session, spec: Spec, fallback: str, done: Acted, cause: str, say: Say) -> str:
     """Clear the failed one away, start the old one, and see it serve."""
     tail = cleared(session, spec, fallback, done, say)
     start_again(session, spec, fallback)
-    return f"{serves_again(session, spec, fallback, done.manner.waiting, say)}{last_lines(tail, done)}"
+    return f"{serves_again(session, spec, fallback, done.manner.waiting, say)}{last_lines(tail, done, cause)}"
 
 
 def cleared(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) -> str:
@@ -78,7 +76,9 @@ def cleared(session: Session, spec: Spec, fallback: str, done: Acted, say: Say) 
         _put_away(session, spec, failed, keep=done.manner.keep_failed)
     if failed != fallback:
         must(session, spec.host, (*spec.host.docker_words, "rename", fallback, spec.recipe.name), "restore")
-    wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
+    with suppress(HostError):  # where others hold the memory it may fit beside them, and else its log says so
+        within = min(done.manner.gpus_free_within, _RESTORE_AFTER)
+        wait_for_gpus(session, spec.host, spec.gpus, say, within=within, others=done.manner.strangers)
     return tail
 
 
@@ -95,9 +95,9 @@ def end(session: Session, spec: Spec, seconds: int) -> None:
         must(session, spec.host, words, "restore", timeout=seconds + 60)
 
 
-def last_lines(tail: str, done: Acted) -> str:
+def last_lines(tail: str, done: Acted, cause: str) -> str:
     """The end of the failed server's log, where it came so far."""
-    return f"\nThe failed server's last lines:\n{tail}" if tail and done.container else ""
+    return f"\nThe failed server's last lines:\n{tail}" if tail and done.container and tail not in cause else ""
 
 
 def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:

@@ -22,6 +22,8 @@ _LONGEST_VALUE = 200
 _BY_SIGNAL = 128
 """A shell, or `timeout`, ends with so much more than the number of the signal that ended its command."""
 _NO_SAYING = "the log lists none"
+_ANY = "openai"
+"""The engine of which a recipe gives the whole command."""
 
 
 @dataclass(frozen=True)
@@ -65,20 +67,21 @@ def explain(log_text: str, engine: str | None = None, exit_code: int | None = No
     numbered = tuple(numbered_lines(log_text))
     lines = tuple(line for _, line in numbered)
     known = engine if engine in engine_logs() else guess_engine(lines)
-    first = _first_cause(lines, known, exit_code)
+    first = _first_cause(lines, known, engine or known, exit_code)
     return replace(first, line=numbered[first.line - 1][0]) if first and first.line else first
 
 
-def _first_cause(lines: Sequence[str], known: str | None, exit_code: int | None) -> Diagnosis | None:
+def _first_cause(lines: Sequence[str], known: str | None, whose: str | None, exit_code: int | None) -> Diagnosis | None:
+    """`known`: whose log lines are looked for; `whose`: the engine that the recipe names, which may have none."""
     found = tuple(_found(lines, failures(known)))
     by_kind = {kind: [each for each in found if each.failure.kind == kind] for kind in ("root", "effect", "summary")}
     if by_kind["root"]:
-        return _said(by_kind["root"][0], lines, known)
+        return _said(by_kind["root"][0], lines, known, whose)
     return (
         _traceback(lines, found)
-        or next((_said(each, lines, known) for each in by_kind["effect"]), None)
+        or next((_said(each, lines, known, whose) for each in by_kind["effect"]), None)
         or _by_exit(known, exit_code)
-        or next((_said(each, lines, known) for each in by_kind["summary"]), None)
+        or next((_said(each, lines, known, whose) for each in by_kind["summary"]), None)
         or _unknown(lines, found, exit_code)
     )
 
@@ -133,12 +136,12 @@ def _found(lines: Sequence[str], signatures: Sequence[Failure]) -> Iterator[_Fou
                 break
 
 
-def _said(found: _Found, lines: Sequence[str], engine: str | None) -> Diagnosis:
+def _said(found: _Found, lines: Sequence[str], engine: str | None, whose: str | None) -> Diagnosis:
     failure = found.failure
     before = lines[: found.at]
     later = (failure.loaded, _were_read), (failure.loading, _are_read)
     says = next((each for each, seen in later if each and _seen(before, engine, seen)), failure.says)
-    filled = _filled(says, found.match, engine)
+    filled = _filled(says, found.match, whose)
     return Diagnosis(
         failure.id, lines[found.at].strip(), found.at + 1, filled.cause, filled.remedy, filled.path, failure.confidence
     )
@@ -174,6 +177,8 @@ def _filled(says: Saying, match: re.Match[str], engine: str | None) -> Saying:
 
 def setting(engine: str | None, flag: str) -> str:
     """The recipe's setting that gives a flag; for one that no setting gives, its place below engine.args."""
+    if engine == _ANY:
+        return "engine.command"
     engines = (engine,) if engine else tuple(engine_logs())
     known = (found.setting_of(flag) for name in engines if (found := traits(name)) is not None)
     return next((each for each in known if each), f"engine.args.{flag.lstrip('-')}" if flag else "engine.args")

@@ -10,11 +10,12 @@ from beamdeploy.act import act
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.hooks import facts_of, run_hook
 from beamdeploy.hostlock import OUTLIVES, HostLock, locked
-from beamdeploy.imprint import past_of, usual_phases
+from beamdeploy.imprint import past_of, restarted, usual_phases
 from beamdeploy.lasting import Regain
 from beamdeploy.look.facts import Past
 from beamdeploy.outcome import HostReport
 from beamdeploy.plan import Plan, plan_apply
+from beamdeploy.preflight.memory import serving, strangers
 from beamdeploy.ready import Waiting
 from beamdeploy.record import Entry, append
 from beamdeploy.regain import WITHIN, WayBack
@@ -95,7 +96,8 @@ def _carry_out(planned: Planned, options: Options, run: Run) -> Acted:
         facts = look_again(to_look(session), spec, planned.secrets)
         again = unmoved(planned.plan, plan_apply(spec, facts))
         waiting = Waiting(_regainer(session, lock, spec, options, run), usual_phases(facts))
-        manner = Manner(planned.secrets, options.keep_failed, waiting=waiting)
+        others = strangers(facts, serving(spec.recipe.name, facts))
+        manner = Manner(planned.secrets, options.keep_failed, waiting=waiting, strangers=others)
         return _recorded(replace(planned, plan=again, session=session), options, manner, say)
 
 
@@ -193,7 +195,7 @@ def finished(planned: Planned, done: Acted, options: Options, since: Since) -> A
 
 def broken(planned: Planned, error: HostError, options: Options, since: Since) -> HostError:
     """The error of a plan that did not go well, when it is written down and its hook was run."""
-    append(planned.session, _entry(planned, options, since, error))
+    append(planned.session, replace(_entry(planned, options, since, error), past=_restored(planned, error)))
     try:
         run_hook(planned.spec.host, "on_failure", {**facts_of(planned.spec, None), "error": error.problems[0].what})
     except HostError as second:
@@ -213,6 +215,22 @@ def _past(planned: Planned, done: Acted) -> Past | None:
     # of a start that was followed from its begin
     phases = done.proof.phases if done.proof is not None and {"run", "start"} & set(done.took) else {}
     return replace(past_of(container, facts, done.took), phases=phases)
+
+
+def _restored(planned: Planned, error: HostError) -> Past | None:
+    """The imprint of the old server that we started again, so that the next plan takes it for no other hand's doing."""
+    if planned.plan.fallback is None or error.exit == errors.UNREACHABLE:
+        return None
+    try:
+        facts = look_again(to_look(planned.session), planned.spec, planned.secrets)
+    except HostError:
+        return None
+    container = next((each for each in facts.containers if each.id == planned.plan.fallback), None)
+    # what was another hand's doing before this run is still to be told
+    known = {change.new for change in planned.plan.edits if change.path == "docker.started_at"}
+    if container is None or not container.running or container.started_at[:19] in known:
+        return None
+    return restarted(container, facts)
 
 
 def _entry(planned: Planned, options: Options, since: Since, ended: Acted | HostError) -> Entry:

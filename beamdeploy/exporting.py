@@ -9,6 +9,7 @@ from typing import Any
 from yaml import safe_dump
 
 from beamdeploy.dockerrun import Run, read
+from beamdeploy.gpu_access import given
 
 FORMATS = ("compose", "systemd", "quadlet")
 
@@ -25,11 +26,11 @@ def compose(run: Run, grace: int) -> str:
         service["shm_size"] = run.last("--shm-size")
     service |= {
         "ports": list(run.all("--publish")),
-        "volumes": [_volume(word) for word in run.all("--mount")],
+        "volumes": [*(_volume(word) for word in run.all("--mount")), *run.all("--volume")],
         "environment": dict(_pair(pair) for pair in run.all("--env")),
         "labels": dict(_pair(pair) for pair in run.all("--label")),
         "stop_grace_period": f"{grace}s",
-        "deploy": {"resources": {"reservations": {"devices": [_device(run)]}}},
+        **_devices(run),
     }
     if run.last("--env-file"):
         service["env_file"] = list(run.all("--env-file"))
@@ -57,12 +58,17 @@ def _volume(word: str) -> dict[str, Any]:
 
 
 def gpus(run: Run) -> tuple[str, ...]:
-    """The indices of `--gpus "device=0,1"`."""
-    return tuple((run.last("--gpus") or "").strip('"').removeprefix("device=").split(","))
+    """The indices of `--gpus "device=0,1"`; none where the GPUs are given as devices."""
+    return given(run.last("--gpus"), ()).names
 
 
-def _device(run: Run) -> dict[str, Any]:
-    return {"driver": "nvidia", "device_ids": list(gpus(run)), "capabilities": ["gpu"]}
+def _devices(run: Run) -> dict[str, Any]:
+    """The GPUs, by the runtime or as devices, and other devices."""
+    told: dict[str, Any] = {"devices": list(run.all("--device"))}
+    if gpus(run):
+        device = {"driver": "nvidia", "device_ids": list(gpus(run)), "capabilities": ["gpu"]}
+        told["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    return told
 
 
 def systemd(run: Run, words: tuple[str, ...], grace: int, docker: str = "/usr/bin/docker") -> str:
@@ -130,8 +136,10 @@ def _container(run: Run) -> Iterator[str]:
     if run.last("--shm-size"):
         yield f"ShmSize={run.last('--shm-size')}"
     yield from (f"AddDevice=nvidia.com/gpu={gpu}" for gpu in gpus(run))
+    yield from (f"AddDevice={device}" for device in run.all("--device"))
     yield from (f"PublishPort={word}" for word in run.all("--publish"))
     yield from (f"Mount={word}" for word in run.all("--mount"))
+    yield from (f"Volume={word}" for word in run.all("--volume"))
     yield from (f"Environment={_unit_word(pair)}" for pair in run.all("--env"))
     yield from (f"EnvironmentFile={file}" for file in run.all("--env-file"))
     yield from (f"Label={_unit_word(pair)}" for pair in run.all("--label"))

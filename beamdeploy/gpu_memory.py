@@ -1,9 +1,10 @@
-"""Whether the GPUs are free, so that the next server fits in."""
+"""Whether the GPUs are free of what was stopped, so that the next server fits in."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.inventory import Host
@@ -12,14 +13,26 @@ from beamdeploy.remote import Session
 _FREE_MIB = 2048
 """A GPU that computes nothing still holds some hundred MiB for its driver and monitoring tools."""
 _SECONDS = 120
+NOBODY: Mapping[int, int] = MappingProxyType({})
 
 Say = Callable[[str, str], None]
 
 
-def wait_for_gpus(session: Session, host: Host, gpus: Collection[int], say: Say, *, within: float = _SECONDS) -> None:
-    """Until nothing holds memory of these GPUs. HostError: something still does after `within` seconds."""
+def wait_for_gpus(
+    session: Session,
+    host: Host,
+    gpus: Collection[int],
+    say: Say,
+    *,
+    within: float = _SECONDS,
+    others: Mapping[int, int] = NOBODY,
+) -> None:
+    """Until nothing holds memory of these GPUs but others, who held so many MiB of each before.
+
+    HostError: something still does after `within` seconds.
+    """
     until = time.monotonic() + within
-    while used := _gpus_in_use(session, gpus):
+    while used := _gpus_in_use(session, gpus, others):
         held = ", ".join(f"GPU {index}: {mib} MiB" for index, mib in used.items())
         if time.monotonic() > until:
             what = f"GPU memory is still in use after the server has stopped ({held}{_holders(session, used)})"
@@ -29,13 +42,13 @@ def wait_for_gpus(session: Session, host: Host, gpus: Collection[int], say: Say,
         time.sleep(1)
 
 
-def _gpus_in_use(session: Session, gpus: Collection[int]) -> Mapping[int, int]:
+def _gpus_in_use(session: Session, gpus: Collection[int], others: Mapping[int, int]) -> Mapping[int, int]:
     """Index → MiB for the GPUs that are not free. A GPU that does not say is taken as free."""
     query = ("nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits")
     result = session.run(query, timeout=60)
     rows = (line.split(",") for line in result.out.splitlines())
     used = {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(cell.strip().isdigit() for cell in row)}
-    return {index: mib for index, mib in used.items() if index in gpus and mib > _FREE_MIB}
+    return {index: mib for index, mib in used.items() if index in gpus and mib > _FREE_MIB + others.get(index, 0)}
 
 
 def _holders(session: Session, used: Collection[int]) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from beamdeploy.gpu_access import ACCESS
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -105,6 +107,31 @@ def read_words(name: str, value: object) -> tuple[str, ...] | Fault:
         return Fault(f"{name} is {value!r}", 'write a list of words, like ["--ulimit", "memlock=-1"]', "BD112")
     faults = [fault for word in value if (fault := text_fault(f"a word of {name}", word))]
     return faults[0] if faults else tuple(value)
+
+
+def read_gpu_access(name: str, value: object) -> object | Fault:
+    remedy = f"write {', '.join(ACCESS[:-1])} or {ACCESS[-1]}: --gpus, CDI names or device files"
+    return _text(name, value, "|".join(ACCESS), remedy)
+
+
+# What beamdeploy says itself of every container, or what would end how it looks after one.
+_OURS = ("--detach", "-d", "--entrypoint", "--gpus", "--name", "--rm")
+
+
+def read_docker_args(name: str, value: object) -> tuple[str, ...] | Fault:
+    words = read_words(name, value)
+    if isinstance(words, Fault):
+        return words
+    ours = [word for word in words if word.partition("=")[0] in _OURS]
+    if ours:
+        gpus = "gpu_access and gpus say which GPUs a container gets, and how" if "--gpus" in ours[0] else ""
+        return Fault(f"{name} has {ours[0]}, which beamdeploy says itself", gpus or f"leave out {ours[0]}", "BD122")
+    if words and not words[0].startswith("-"):
+        # docker would take it for the image
+        return Fault(
+            f"{name} begins with {words[0]!r}, which is no option", "begin with an option, like --ulimit", "BD122"
+        )
+    return words
 
 
 HOOKS = ("before_stop", "after_ready", "on_failure")

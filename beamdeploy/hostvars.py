@@ -17,7 +17,9 @@ from beamdeploy.hostvalues import (
     read_become,
     read_connection,
     read_docker,
+    read_docker_args,
     read_file,
+    read_gpu_access,
     read_gpus,
     read_hooks,
     read_interface,
@@ -28,7 +30,6 @@ from beamdeploy.hostvalues import (
     read_proxy_jump,
     read_state_dir,
     read_user,
-    read_words,
 )
 
 
@@ -99,7 +100,8 @@ SPELLINGS: Mapping[str, tuple[str, Reader]] = MappingProxyType(
         "become": ("become", read_become),
         "ansible_become": ("become", read_become),
         "state_dir": ("state_dir", read_state_dir),
-        "docker_args": ("docker_args", read_words),
+        "gpu_access": ("gpu_access", read_gpu_access),
+        "docker_args": ("docker_args", read_docker_args),
         "hooks": ("hooks", read_hooks),
         "rank_interface": ("rank_interface", read_interface),
         "rank_address": ("rank_address", read_ipv4),

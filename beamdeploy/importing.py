@@ -13,12 +13,14 @@ from beamdeploy.engines import engine_facts
 from beamdeploy.engines.catalog import Catalog, Flag, catalog, catalogs
 from beamdeploy.engines.traits import Traits, traits
 from beamdeploy.errors import InputError, Problem
+from beamdeploy.gpu_access import GPUS, given, is_gpu
 
 _PROGRAMS = {"tokenspeed": "tokenspeed", "ts": "tokenspeed", "vllm": "vllm", "sglang": "sglang"}
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY")
 _MEANT: tuple[str, ...] = (
     "--name",
     "--gpus",
+    "--device",
     "--shm-size",
     "--publish",
     "--mount",
@@ -258,6 +260,9 @@ def _container(draft: Draft, run: Run) -> None:
             draft.notes.append(f"{name} is a secret or has no value: it is taken from your environment")
         else:
             draft.recipe["container"].setdefault("env", {})[name] = value
+    for device in run.all("--device"):
+        if not is_gpu(device):
+            draft.notes.append(f"--device {device} has no place in a recipe (docker_args of a host)")
     for name, values in run.options.items():
         if name not in _MEANT or name == "--env-file":
             said = " ".join(value for value in values if value)
@@ -279,8 +284,10 @@ def _hardware(draft: Draft, run: Run, gpu: str | None, found: Traits) -> None:
     product = 1
     for path in found.gpus:
         product *= int(engine.get(path.removeprefix("engine."), 1))
-    devices = re.search(r"device=([\d,]+)", run.last("--gpus") or "")
-    count = len(devices[1].split(",")) if devices else product
+    gpus = given(run.last("--gpus"), run.all("--device"))
+    count = len(gpus.names) or product
+    if gpus.access != GPUS:
+        draft.notes.append(f"the GPUs are given by --device: say gpu_access: {gpus.access} in the inventory")
     draft.put("hardware.count", count)
     if engine.get("expert_parallel") == 0:
         engine["expert_parallel"] = count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from beamdeploy.label import Change
 from beamdeploy.look.facts import Container, Facts, Past, Weights
@@ -21,6 +22,19 @@ def past_of(container: Container, facts: Facts, took: Mapping[str, float]) -> Pa
         limits=dict(container.limits),
         weights={folder: mark(found) for folder, found in facts.weights.items() if found is not None},
         took=dict(took),
+    )
+
+
+def restarted(container: Container, facts: Facts) -> Past | None:
+    """The imprint of a container that we have started again ourselves; all else that was noted of it still holds.
+
+    None: nothing was noted.
+    """
+    noted = next((each for each in reversed(facts.past) if each.container == container.id), None)
+    if noted is None:
+        return None
+    return replace(
+        noted, outcome="restored", took={}, started_at=container.started_at, restarts=container.restart_count
     )
 
 

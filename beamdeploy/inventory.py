@@ -11,6 +11,7 @@ from typing import Any
 from beamdeploy import documents
 from beamdeploy.documents import Document, Place
 from beamdeploy.errors import InputError, Problem
+from beamdeploy.gpu_access import GPUS
 from beamdeploy.hosttree import Fact, Tree, grow, walk, walk_host
 from beamdeploy.hostvars import SPELLINGS, Origin, Setting, read_variable
 
@@ -22,8 +23,8 @@ DEFAULT = "inventories/default.yaml"
 class Host:
     """One server. None: not said (ssh's own configuration or a default of the recipe decides).
 
-    `docker`: the words that start the docker client. `become`: run docker through `sudo -n`.
-    `docker_args`: extra words for `docker run` on this host. `hooks`: (when, words) of commands on this machine.
+    `docker`: the words that start the docker client. `become`: run docker through `sudo -n`. `gpu_access`: how
+    containers get the GPUs; `docker_args`: extra words for `docker run`. `hooks`: (when, words) of commands here.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Host:
     proxy_jump: str | None = None
     become: bool = False
     state_dir: str | None = None
+    gpu_access: str = GPUS
     docker_args: tuple[str, ...] = ()
     hooks: tuple[tuple[str, tuple[str, ...]], ...] = ()
     rank_interface: str | None = None

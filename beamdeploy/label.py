@@ -78,15 +78,13 @@ def without_labels(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for index, word in enumerate(words) if index not in ours and index + 1 not in ours)
 
 
-def settings_of(
-    recipe: Mapping[str, Any], *, image: str, model_dir: str | None, gpus: tuple[int, ...]
-) -> dict[str, Any]:
-    """Recipe path → value for all that shapes the words, and the host's share of them."""
+def settings_of(recipe: Mapping[str, Any], *, image: str) -> dict[str, Any]:
+    """Recipe path → value for all that shapes the words."""
     sections = {key: value for key, value in recipe.items() if key not in _NOT_IN_WORDS}
     flat = dict(_flattened(sections, ""))
     shaping = {path: value for path, value in flat.items() if path not in _NOT_IN_WORDS_PATHS}
     sources = {path: value for path, value in shaping.items() if not path.endswith(".source")}
-    return {"image": image, **sources, "inventory.model_dir": model_dir, "inventory.gpus": list(gpus)}
+    return {"image": image, **sources}
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Change, ...]:

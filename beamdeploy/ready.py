@@ -184,10 +184,11 @@ def _moment(session: Session, spec: Spec, container: str, tell: _Teller, since: 
     def moment(state: State, tick: bool) -> None:
         now = time.monotonic()
         tell(state, verdict(state, now, limits), now)
-        due = state.phase == READY if not tick else next(ticks) % 2 == 0 or now - state.started < _EAGER
-        if due and _is_ready(session, spec):
-            raise _Answered
         passed = limit_passed(state, now, limits)
+        due = state.phase == READY if not tick else next(ticks) % 2 == 0 or now - state.started < _EAGER
+        # also at the limit: it may have come up since it was asked last
+        if (due or passed) and _is_ready(session, spec):
+            raise _Answered
         if passed:
             raise _too_slow(session, spec, container, since, state, passed, now)
 

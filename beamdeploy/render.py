@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from beamdeploy import __version__, caches, ranks
 from beamdeploy.engines import EngineFacts, facts_of, foreign
 from beamdeploy.errors import InputError, Problem
+from beamdeploy.gpu_access import GPUS, gpu_words
 from beamdeploy.image import ImageRef, parse_reference
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, label_words, settings_of
@@ -89,7 +90,7 @@ def render(
     engine = facts_of(recipe.source["engine"])
     words, used = _words(recipe, host, engine, image, templates, rank)
     digest = digest_of_words(words)
-    settings = settings_of(recipe.source, image=image.word, model_dir=host.model_dir, gpus=_gpus(recipe, host))
+    settings = settings_of(recipe.source, image=image.word) | _host_settings(recipe, host)
     settings |= ranks.settings(rank)
     deployed = Deployed(recipe.name, digest, words, recipe.source, settings)
     weights = locked_weights(recipe, lock) if lock else {}
@@ -109,10 +110,27 @@ def render_again(deployed: Deployed, host: Host) -> Spec:
     image = str(settings["image"])
     named = ImageRef(id=image) if image.startswith("sha256:") else parse_reference(image)
     ref = replace(named, ids=deployed.ids)
-    there = replace(host, model_dir=settings["inventory.model_dir"], gpus=tuple(settings["inventory.gpus"]))
+    there = replace(host, **_host_values(settings))
     labelled = _labelled(deployed)
     engine, rank = facts_of(recipe.source["engine"]), ranks.rank_of(settings)
     return Spec(there, recipe, engine, ref, labelled, deployed.digest, settings, (), rank=rank)
+
+
+def _host_settings(recipe: Recipe, host: Host) -> dict[str, Any]:
+    """The host's share of the settings: path → value. What is as it always was is left out: older labels lack it."""
+    odd: dict[str, Any] = {"inventory.gpu_access": host.gpu_access} if host.gpu_access != GPUS else {}
+    odd |= {"inventory.docker_args": list(host.docker_args)} if host.docker_args else {}
+    return {"inventory.model_dir": host.model_dir, "inventory.gpus": list(_gpus(recipe, host)), **odd}
+
+
+def _host_values(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `Host` that such settings say."""
+    return {
+        "model_dir": settings["inventory.model_dir"],
+        "gpus": tuple(settings["inventory.gpus"]),
+        "gpu_access": settings.get("inventory.gpu_access", GPUS),
+        "docker_args": tuple(settings.get("inventory.docker_args", ())),
+    }
 
 
 def _labelled(deployed: Deployed) -> tuple[str, ...]:
@@ -159,6 +177,7 @@ def _words(
         "engine": engine,
         "image": image,
         "gpus": ",".join(str(gpu) for gpu in _gpus(recipe, host)),
+        "gpu_words": gpu_words(host.gpu_access, _gpus(recipe, host)),
         "mount": mount_word(str(host.model_dir)),
         "env": tuple(
             f"{name}={value}" for name, value in ranks.environment(rank, engine, recipe.container.env).items()
@@ -286,6 +305,6 @@ def _template_problem(error: Exception) -> Problem:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(".j2")]
     file = getattr(error, "filename", None) or (frames[-1].filename if frames else None)
     line = getattr(error, "lineno", None) or (frames[-1].lineno if frames else None)
-    names = "recipe, host, engine, image, gpus, mount, env, env_file, docker_args, speculative_config, arguments"
-    remedy = f"Templates see {names}, listen, rank."
+    names = "recipe, host, engine, image, gpus, gpu_words, mount, env, env_file, docker_args, speculative_config"
+    remedy = f"Templates see {names}, arguments, listen, rank."
     return Problem(f"template: {error}", remedy, file=file, line=line, rule="BD060")

@@ -92,7 +92,7 @@ def _started(
         )
     [said] = each([name for name in there if there[name].spec.answers], answer).values()
     whole = said if isinstance(said, str) else said.problems[0].what
-    return {name: f"{whole}{last_lines(str(ended[name]), done[name])}" for name in there}
+    return {name: f"{whole}{last_lines(str(ended[name]), done[name], '')}" for name in there}
 
 
 def _alone(planned: Planned, ended: str | HostError, lacking: list[str]) -> str:

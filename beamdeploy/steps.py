@@ -31,11 +31,13 @@ class Manner:
     """How a plan is carried out. `secrets`: the lines of the env file that come from the controller.
 
     `keep_failed`: a new server that failed is left on the host, stopped, for a look. `gpus_free_within`: seconds.
+    `strangers`: index of a GPU → MiB that others hold there, which is not waited for.
     """
 
     secrets: str = field(default="", repr=False)
     keep_failed: bool = False
     gpus_free_within: float = 120
+    strangers: Mapping[int, int] = field(default_factory=dict)
     waiting: Waiting = AS_USUAL
 
 
@@ -149,7 +151,8 @@ def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
 
 
 def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
-    wait_for_gpus(session, spec.host, spec.gpus, say, within=done.manner.gpus_free_within)
+    manner = done.manner
+    wait_for_gpus(session, spec.host, spec.gpus, say, within=manner.gpus_free_within, others=manner.strangers)
     return done
 
 

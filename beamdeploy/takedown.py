@@ -19,6 +19,7 @@ from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import Plan, plan_destroy
+from beamdeploy.preflight.memory import serving, strangers
 from beamdeploy.ranks import Rank, rank_of
 from beamdeploy.recap import failed, plan_data, plan_lines, shared
 from beamdeploy.record import Entry, append
@@ -205,7 +206,8 @@ def _carry_out(found: Looked, plan: Plan, name: str, say: Callable[[str, str], N
         what = f"a container of {name} is still there: {left[:12]}"
         raise HostError(Problem(what, "Another run may have made it: destroy again.", f"{found.host.name}: destroy"))
     if plan.steps:
-        wait_for_gpus(found.session, found.host, _gpus(found.facts, name), say)
+        others = strangers(found.facts, serving(name, found.facts))
+        wait_for_gpus(found.session, found.host, _gpus(found.facts, name), say, others=others)
     return warnings
 
 

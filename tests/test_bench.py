@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beamdeploy.bench import Wanted, bench
 from beamdeploy.bench.figures import (
     Change,
     Level,
@@ -24,7 +25,7 @@ from beamdeploy.bench.figures import (
     load_earlier,
     percentile,
 )
-from beamdeploy.bench.load import Run, Sample, calibrated, prompt, run, sample
+from beamdeploy.bench.load import Run, Sample, Size, calibrated, prompt, run, sample
 from beamdeploy.bench.plot import svg
 from beamdeploy.errors import HostError, InputError
 from beamdeploy.exchange import Heard, Request
@@ -48,6 +49,23 @@ def test_a_sample_has_the_times_of_its_tokens() -> None:
     assert sample(Heard(503, body="busy", seconds=0.1)) == Sample(seconds=0.1, error="HTTP 503: busy")
     assert sample(Heard(reason="no answer within 600 s")).error == "no answer within 600 s"
     assert sample(heard()).error == "the answer held no text"
+
+
+def test_a_server_that_refuses_ignore_eos_is_asked_without_it() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def strict(request: Request, timeout: float, _: object) -> Heard:
+        if request.body is None:
+            return Heard(404)
+        body = json.loads(request.body)
+        asked.append(body)
+        if "ignore_eos" in body:
+            return Heard(422, body="Unexpected fields in the request: {'ignore_eos'}")
+        return heard("a", prompt_tokens=len(body["messages"][0]["content"].split()))
+
+    report = bench(strict, BEAM, "gpu-a", Wanted((1,), 2, Size(100, 3)), None, lambda *_: None)
+    assert (report.exit, [problem.level for problem in report.all_problems]) == (0, ["warning"])
+    assert ["ignore_eos" in body for body in asked] == [True, False, False, False, False]
 
 
 def test_a_level_counts_only_what_ended_well() -> None:
@@ -128,6 +146,15 @@ def test_words_are_counted_by_the_server_itself() -> None:
     assert prompt(9, 1) == prompt(9, 1) != prompt(9, 2)
     with pytest.raises(HostError, match="nothing answers"):
         calibrated(lambda request, timeout, on_event: Heard(reason="nothing answers there"), BEAM, 10)
+
+
+def test_a_token_that_is_no_text_is_counted_all_the_same() -> None:
+    def carry(request: Request, timeout: float, on_event: object = None) -> Heard:
+        return heard(prompt_tokens=len(json.loads(request.body or b"{}")["messages"][0]["content"].split()))
+
+    assert calibrated(carry, BEAM, 100) == 98
+    with pytest.raises(HostError, match="it counts no tokens"):
+        calibrated(lambda request, timeout, on_event: heard("a", prompt_tokens=0), BEAM, 10)
 
 
 def test_so_many_requests_are_under_way_and_no_more() -> None:

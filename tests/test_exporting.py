@@ -21,7 +21,7 @@ BEAM = tuple(json.loads((ROOT / "tests" / "data" / "golden" / "beam-nvfp4-tokens
 QUADLET = {
     "Unit": {"Description"},
     "Container": {"ContainerName", "Image", "Entrypoint", "Exec", "RunInit", "ShmSize", "AddDevice", "PublishPort"}
-    | {"Mount", "Environment", "EnvironmentFile", "Label"},
+    | {"Mount", "Volume", "Environment", "EnvironmentFile", "Label"},
     "Service": {"TimeoutStopSec", "TimeoutStartSec"},
     "Install": {"WantedBy"},
 }
@@ -80,3 +80,18 @@ def test_a_quadlet_has_documented_keys_only(path: Path) -> None:
         elif line:
             assert line.partition("=")[0] in QUADLET[section]
     assert f"Image=docker.io/{read(words).image}" in shown(words, "quadlet", 70)
+
+
+@pytest.mark.parametrize(
+    "devices", [("nvidia.com/gpu=0", "nvidia.com/gpu=1"), ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")]
+)
+def test_gpus_that_are_devices_stay_devices(devices: tuple[str, ...]) -> None:
+    at = BEAM.index("--gpus")
+    given = tuple(word for device in devices for word in ("--device", device))
+    words = (*BEAM[:at], *given, "-v", "/usr/local/nvidia:/usr/local/nvidia:ro", *BEAM[at + 2 :])
+    [service] = yaml.safe_load(shown(words, "compose", 70))["services"].values()
+    assert (service["devices"], "deploy" in service) == (list(devices), False)
+    assert service["volumes"][-1] == "/usr/local/nvidia:/usr/local/nvidia:ro"
+    unit = shown(words, "quadlet", 70).splitlines()
+    assert [line for line in unit if line.startswith("AddDevice=")] == [f"AddDevice={device}" for device in devices]
+    assert "Volume=/usr/local/nvidia:/usr/local/nvidia:ro" in unit

@@ -366,3 +366,26 @@ def test_a_published_commands_flags_come_back_one_by_one(text: str) -> None:
 def test_tokenspeeds_two_widths_are_one_number(flags: str, number: int) -> None:
     recipe, _ = imported(read_text(_TOKENSPEED + flags), gpu="B200")
     assert recipe["speculative"]["num_speculative_tokens"] == number
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "access"),
+    [
+        ("--device nvidia.com/gpu=0 --device nvidia.com/gpu=1", 2, "cdi"),
+        ("--device nvidia.com/gpu=all", 4, "cdi"),
+        ("--device /dev/nvidia3 --device /dev/nvidiactl --device /dev/nvidia-uvm", 1, "devices"),
+        ("--gpus '\"device=0,1,2\"'", 3, None),
+        ("--gpus all", 4, None),
+    ],
+)
+def test_gpus_are_counted_however_they_are_given(words: str, count: int, access: str | None) -> None:
+    recipe, notes = imported(
+        read_text(f"docker run {words} --device /dev/fuse vllm/vllm-openai:v0.33.0 --model a/b -tp 4")
+    )
+    assert recipe["hardware"]["count"] == count
+    assert [note for note in notes if "gpu_access" in note] == (
+        [f"the GPUs are given by --device: say gpu_access: {access} in the inventory"] if access else []
+    )
+    assert [note for note in notes if note.startswith("--device")] == [
+        "--device /dev/fuse has no place in a recipe (docker_args of a host)"
+    ]

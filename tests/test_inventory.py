@@ -162,7 +162,7 @@ def test_every_variable(tmp_path: Path) -> None:
     text = (
         "all: {hosts: {h: {address: '2001:db8::1', user: me, port: 22, connection: ssh, model_dir: /m, gpus: [3, 1],\n"
         "  docker: /opt/docker, known_hosts: ~/.kh, identity_file: ~/.ssh/id, proxy_jump: a@b:1, become: false,\n"
-        "  state_dir: ~/state, docker_args: [--ulimit, memlock=-1]}}}\n"
+        "  state_dir: ~/state, docker_args: [--ulimit, memlock=-1], gpu_access: devices}}}\n"
     )
     assert read(tmp_path, text).hosts == (
         Host(
@@ -180,6 +180,7 @@ def test_every_variable(tmp_path: Path) -> None:
             become=False,
             state_dir="~/state",
             docker_args=("--ulimit", "memlock=-1"),
+            gpu_access="devices",
         ),
     )
 
@@ -224,6 +225,13 @@ REFUSED = [
     ("docker: [docker, 1]", "BD109"),
     ("docker_args: --privileged", "BD112"),
     ("docker_args: ['a\tb']", "BD109"),
+    ("docker_args: [--gpus, all]", "BD122"),
+    ("docker_args: [--ulimit, memlock=-1, --rm]", "BD122"),
+    ("docker_args: [--name=x]", "BD122"),
+    ("docker_args: [memlock=-1]", "BD122"),
+    ("gpu_access: all", "BD109"),
+    ("gpu_access: [cdi]", "BD109"),
+    ("gpu_acces: cdi", "BD104"),
     ("port: '22'", "BD114"),
     ("port: 0", "BD114"),
     ("port: 65536", "BD114"),

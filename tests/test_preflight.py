@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from beamdeploy.errors import Problem
-from beamdeploy.look.facts import Container, Disk, Facts, Gpu, GpuProcess, Gpus, System
+from beamdeploy.look.facts import Container, Disk, Facts, Gpu, GpuProcess, Gpus, Shard, System, Weights
 from beamdeploy.precheck import judged
 from beamdeploy.preflight import Check, checks
 from beamdeploy.preflight.image import requirement_met
+from beamdeploy.preflight.memory import serving, strangers
 from beamdeploy.rules.pages import rule_of
 from tests.test_look_parse import smi
 from tests.test_plan import GPUS, IMAGE, OLD, SPEC_NOW, STRANGER, container, facts, spec_of
@@ -206,7 +207,8 @@ def test_a_driver_that_does_not_answer_is_said_once() -> None:
     ],
 )
 def test_a14_the_trap_that_takes_gpus_on_a_reload(driver: str, cdi: bool, there: set[str], verdict: str) -> None:
-    docker = replace(facts().docker, cgroup_driver=driver, cdi=cdi)  # type: ignore[type-var]
+    names = frozenset({"nvidia.com/gpu=0"} if cdi else ())
+    docker = replace(facts().docker, cgroup_driver=driver, cdi_devices=names)  # type: ignore[type-var]
     (check,) = of(facts(docker=docker, system=System(there=frozenset(there))), "cgroups")
     assert check.verdict == verdict
     assert ("create-dev-char-symlinks" in check.remedy and "CDI" in check.remedy) == (verdict == "warn")
@@ -226,6 +228,61 @@ def test_what_containers_may_lock(limit: str, rdma: bool, verdict: str) -> None:
 def test_a_docker_that_knows_gpus(server: str, verdict: str) -> None:
     docker = replace(facts().docker, server=server)  # type: ignore[type-var]
     assert of(facts(docker=docker), "docker")[0].verdict == verdict
+
+
+def given(access: str, *docker_args: str, found: Facts, env: tuple[str, ...] = ()) -> dict[str, Check]:
+    """Docker's checks and the image's by subject, on a host that gives GPUs in this way."""
+    spec = replace(SPEC_NOW, host=replace(SPEC_NOW.host, gpu_access=access, docker_args=docker_args))
+    images = tuple(replace(image, env=env) for image in found.images)
+    return {check.subject: check for check in checks(spec, replace(found, images=images))}
+
+
+NAMES = frozenset(f"nvidia.com/gpu={index}" for index in range(4))
+NODES = frozenset({*(f"/dev/nvidia{index}" for index in range(4)), "/dev/nvidiactl", "/dev/nvidia-uvm"})
+
+
+@pytest.mark.parametrize(
+    ("server", "names", "there", "verdict", "saw"),
+    [
+        ("28.2.2", NAMES, (), "ok", "containers get nvidia.com/gpu=0, nvidia.com/gpu=1"),
+        ("28.2.2", NAMES - {"nvidia.com/gpu=3"}, (), "block", "docker's CDI devices lack nvidia.com/gpu=3"),
+        ("28.2.2", (), (), "block", "docker names no CDI devices of NVIDIA"),
+        ("27.5.1", (), (), "warn", "docker names no CDI devices of NVIDIA"),
+        ("27.5.1", (), ("/etc/cdi/nvidia.yaml",), "ok", "a CDI description is there"),
+    ],
+)
+def test_gpus_by_cdi(server: str, names: frozenset[str], there: tuple[str, ...], verdict: str, saw: str) -> None:
+    # the toolkit's runtime is not asked for: CDI names need none
+    docker = replace(facts().docker, server=server, cdi_devices=frozenset(names), gpu_support=False)  # type: ignore[type-var]
+    check = given("cdi", found=facts(docker=docker, system=System(there=frozenset(there))))["toolkit"]
+    assert (check.verdict, check.saw[: len(saw)]) == (verdict, saw)
+
+
+def test_a_docker_that_knows_no_cdi() -> None:
+    docker = replace(facts().docker, server="24.0.7")  # type: ignore[type-var]
+    check = given("cdi", found=facts(docker=docker))["docker"]
+    assert (check.verdict, "older than 25.0, which knows CDI names" in check.saw) == ("block", True)
+
+
+@pytest.mark.parametrize(
+    ("there", "docker_args", "verdict"),
+    [
+        (NODES, ("-v", "/usr/local/nvidia:/usr/local/nvidia:ro"), "ok"),
+        (NODES, (), "warn"),
+        (NODES - {"/dev/nvidia-uvm"}, ("-v", "/x:/x"), "block"),
+        (NODES - {"/dev/nvidia3"}, ("-v", "/x:/x"), "block"),
+    ],
+)
+def test_gpus_by_device_files(there: frozenset[str], docker_args: tuple[str, ...], verdict: str) -> None:
+    docker = replace(facts().docker, server="18.09.9", gpu_support=False)  # type: ignore[type-var]
+    found = given("devices", *docker_args, found=facts(docker=docker, system=System(there=there)))
+    assert (found["docker"].verdict, found["toolkit"].verdict) == ("ok", verdict)
+
+
+@pytest.mark.parametrize(("access", "verdict"), [("gpus", "block"), ("cdi", "warn"), ("devices", "warn")])
+def test_only_the_nvidia_runtime_holds_a_container_to_what_the_image_needs(access: str, verdict: str) -> None:
+    found = given(access, found=facts(), env=("NVIDIA_REQUIRE_CUDA=cuda>=99.0",))
+    assert found["CUDA"].verdict == verdict
 
 
 def busy(*processes: GpuProcess) -> Gpus:
@@ -257,6 +314,26 @@ def test_a_stranger_on_a_gpu_blocks_and_is_named() -> None:
 def test_a_stranger_that_leaves_enough_is_a_warning() -> None:
     (check, _) = of(facts(gpus=busy(process(5000))), "GPU memory")
     assert (check.verdict, check.saw) == ("warn", "GPU 1: 5600 of 275040 MiB in use by python3 (pid 4242)")
+
+
+@pytest.mark.parametrize(
+    ("held", "verdict"), [(200_000, "warn"), (275_040 - 40_000, "warn"), (275_040 - 4_000, "block")]
+)
+def test_of_a_server_that_is_not_known_the_weights_alone_must_fit_beside_a_stranger(held: int, verdict: str) -> None:
+    shards = (Shard("model-1.safetensors", 30 * GIB, 30 * GIB, 1, 1, tensor_bytes=30 * GIB),)
+    there = Weights("/m", (), {}, None, "", shards, ())
+    recipe = replace(SPEC_NOW.recipe, engine=replace(SPEC_NOW.recipe.engine, name="openai", tensor_parallel=1))
+    spec = replace(SPEC_NOW, recipe=replace(recipe, speculative=None))
+    found = replace(facts(gpus=busy(process(held))), weights={recipe.model.weights.path: there})
+    assert next(each for each in checks(spec, found) if each.subject == "GPU memory").verdict == verdict
+
+
+def test_what_strangers_hold_is_not_waited_for() -> None:
+    name = SPEC_NOW.recipe.name
+    beside = facts(container(), gpus=busy(process(5000, STRANGER)))
+    assert strangers(beside, serving(name, beside)) == {1: 5000}
+    alone = facts(container())
+    assert strangers(alone, serving(name, alone)) == {}
 
 
 def test_memory_of_a_process_that_is_not_told_is_told() -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import pytest
 from beamdeploy.errors import Problem
 from beamdeploy.plan import plan_apply
 from beamdeploy.probe import cuda, engine_words, probe_words, problems
+from beamdeploy.probe.cuda import cuda_words
+from beamdeploy.render import render
 from beamdeploy.sandbox.furnish import PACKAGES, SHIMS
 from tests.test_plan import SPEC_NOW, THREES, container, facts, spec_of
 
@@ -203,3 +206,13 @@ def test_the_program_names_what_the_image_lacks() -> None:
         "gateway's flags",
     ]
     assert b"LAUNCHER" in base64.b64decode(start.split("'")[3])
+
+
+@pytest.mark.parametrize("access", ["cdi", "devices"])
+def test_gpus_given_as_devices_are_given_to_cudas_trial_and_not_to_the_probe(access: str) -> None:
+    odd = replace(SPEC_NOW.host, gpu_access=access, docker_args=("-v", "/lib:/lib:ro"))
+    spec = render(SPEC_NOW.recipe, odd, None)
+    given = [word for word in spec.words if word == "--device"]
+    assert [word for word in probe_words(spec) if word == "--device"] == []
+    assert [word for word in cuda_words(spec, contexts=False) if word == "--device"] == given
+    assert "-v" in probe_words(spec) and "-v" in cuda_words(spec, contexts=False)

@@ -14,7 +14,7 @@ from beamdeploy.inventory import Host
 from beamdeploy.label import read_labels, without_labels
 from beamdeploy.lock import Lock
 from beamdeploy.recipe import Folder, Recipe, Speculative, load_recipe
-from beamdeploy.render import Spec, digest_of_words, mount_word, nowhere, render
+from beamdeploy.render import Spec, digest_of_words, mount_word, nowhere, render, render_again
 from beamdeploy.report.paste import paste
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +55,42 @@ def test_the_gpu_list_is_one_element_with_dockers_own_quotes(recipe: Recipe) -> 
     words = rendered(recipe).words
     assert words[words.index("--gpus") + 1] == '"device=0,1,2,3"'
     assert len(words[words.index("--gpus") + 1]) == 16
+
+
+@pytest.mark.parametrize(
+    ("access", "given"),
+    [
+        ("cdi", "--device nvidia.com/gpu=2 --device nvidia.com/gpu=3"),
+        ("devices", "--device /dev/nvidia2 --device /dev/nvidia3 --device /dev/nvidiactl --device /dev/nvidia-uvm"),
+    ],
+)
+def test_gpus_may_be_given_as_devices(recipe: Recipe, access: str, given: str) -> None:
+    two = replace(recipe, hardware=replace(recipe.hardware, count=2))
+    usual = list(without_labels(rendered(two, replace(HOST, gpus=(2, 3))).words))
+    at = usual.index("--gpus")
+    words = list(without_labels(rendered(two, replace(HOST, gpus=(2, 3), gpu_access=access)).words))
+    assert words == [*usual[:at], *given.split(), *usual[at + 2 :]]
+
+
+def test_what_an_odd_host_needs_is_among_the_settings_and_is_rendered_again(recipe: Recipe) -> None:
+    odd = replace(HOST, gpu_access="cdi", docker_args=("--ulimit", "memlock=-1"))
+    spec = rendered(recipe, odd)
+    words = spec.words
+    deployed = read_labels(dict(words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "--label"))
+    assert deployed is not None
+    assert {path: value for path, value in deployed.settings.items() if path.startswith("inventory.")} == {
+        "inventory.model_dir": "/srv/models/beam",
+        "inventory.gpus": [0, 1, 2, 3],
+        "inventory.gpu_access": "cdi",
+        "inventory.docker_args": ["--ulimit", "memlock=-1"],
+    }
+    again = render_again(deployed, HOST)
+    assert (again.words, again.host.gpu_access, again.host.docker_args) == (spec.words, "cdi", odd.docker_args)
+
+
+def test_the_settings_of_an_ordinary_host_are_what_they_were(recipe: Recipe) -> None:
+    settings = rendered(recipe).settings
+    assert [path for path in settings if path.startswith("inventory.")] == ["inventory.model_dir", "inventory.gpus"]
 
 
 def test_labels_hold_the_name_the_digest_and_the_whole_spec(recipe: Recipe) -> None:

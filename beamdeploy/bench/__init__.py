@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from beamdeploy.bench.figures import Level, accepted_share, as_data, changes, level
-from beamdeploy.bench.load import SILENCE, Run, Size, calibrated, request_of, run
+from beamdeploy.bench.load import SILENCE, Run, Size, calibrated, is_exact, request_of, run
 from beamdeploy.engines.metrics import accepted_and_drafted, metrics_of
 from beamdeploy.errors import DONE, NOT_READY, Problem
 from beamdeploy.exchange import Carry, Request
@@ -17,6 +17,7 @@ from beamdeploy.served import Served
 
 _STEPS = 8
 """A level is told of so many times."""
+_NOT_EXACT = "the server knows no ignore_eos: an answer is as long as the model makes it, up to the asked tokens"
 
 
 @dataclass(frozen=True)
@@ -33,29 +34,38 @@ def bench(
 ) -> Report:
     """Measure every level. HostError: the server does not answer at all, or the session is lost."""
     say(host, "calibrate", f"how many words make {wanted.size.input} tokens")
-    words = calibrated(carry, served, wanted.size.input)
+    exact = is_exact(carry, served)
+    words = calibrated(carry, served, wanted.size.input, exact=exact)
     levels: list[Level] = []
     problems: list[Problem] = []
     for concurrency in wanted.levels:
         counted = _counters(carry, served)
-        ended = _run(carry, served, host, wanted, words, concurrency, say)
+        ended = run(
+            carry,
+            _requests(served, wanted, words, concurrency, exact),
+            concurrency,
+            _told(wanted, host, concurrency, say),
+        )
         levels.append(level(ended, accepted_share(counted, _counters(carry, served))))
         problems += _problems(ended, host)
-    return _report(host, levels, wanted, before, tuple(problems))
+    notes = () if exact else (Problem(_NOT_EXACT, "Compare tokens a second, not latencies.", host, level="warning"),)
+    return _report(host, levels, wanted, before, tuple(problems), notes)
 
 
-def _run(carry: Carry, served: Served, host: str, wanted: Wanted, words: int, concurrency: int, say: SayHost) -> Run:
-    total = max(wanted.requests, concurrency)
+def _requests(served: Served, wanted: Wanted, words: int, concurrency: int, exact: bool) -> tuple[Request, ...]:
     # the number makes the prompt: no two requests of a run are alike
-    requests = tuple(
-        request_of(served, words, wanted.size.output, concurrency * 1_000_000 + number) for number in range(total)
-    )
+    numbers = range(concurrency * 1_000_000, concurrency * 1_000_000 + max(wanted.requests, concurrency))
+    return tuple(request_of(served, words, wanted.size.output, number, exact=exact) for number in numbers)
+
+
+def _told(wanted: Wanted, host: str, concurrency: int, say: SayHost) -> Callable[[int], None]:
+    total = max(wanted.requests, concurrency)
 
     def done(count: int) -> None:
         if count == total or count * _STEPS // total > (count - 1) * _STEPS // total:
             say(host, f"{concurrency} at a time", f"{count}/{total}")
 
-    return run(carry, requests, concurrency, done)
+    return done
 
 
 def _counters(carry: Carry, served: Served) -> tuple[float, float] | None:
@@ -80,6 +90,7 @@ def _report(
     wanted: Wanted,
     before: Sequence[dict[str, Any]] | None,
     problems: tuple[Problem, ...],
+    notes: tuple[Problem, ...],
 ) -> Report:
     data = as_data(levels)
     compared = [{**asdict(each), "ratio": round(each.ratio, 4)} for each in changes(data, before or ())]
@@ -88,4 +99,4 @@ def _report(
     summary = f"at most {best:.1f} tokens a second with about {wanted.size.input} in, {wanted.size.output} out"
     details = {"levels": data, "size": asdict(wanted.size), **({} if before is None else {"against": compared})}
     outcome = "ok" if not problems else "not right"
-    return Report("Bench", exit_code, (HostReport(host, outcome, exit_code, summary, details, problems),))
+    return Report("Bench", exit_code, (HostReport(host, outcome, exit_code, summary, details, (*problems, *notes)),))

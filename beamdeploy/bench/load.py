@@ -60,10 +60,17 @@ def prompt(words: int, number: int) -> str:
     return f"Text {number}: " + " ".join(chosen.choice(_WORDS) for _ in range(words))
 
 
-def request_of(served: Served, words: int, output: int, number: int) -> Request:
-    """One streamed request. `ignore_eos` is known to all three engines and keeps answers equally long."""
-    options = {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": output, "ignore_eos": True}
-    return chat_request(served.model, (user(prompt(words, number)),), served.request, **options)
+def request_of(served: Served, words: int, output: int, number: int, *, exact: bool = True) -> Request:
+    """One streamed request. `exact`: with `ignore_eos`, which keeps answers equally long."""
+    options = {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": output}
+    longer = {"ignore_eos": True} if exact else {}
+    return chat_request(served.model, (user(prompt(words, number)),), served.request, **options, **longer)
+
+
+def is_exact(carry: Carry, served: Served) -> bool:
+    """Whether the server takes `ignore_eos`: it is no field of OpenAI's, and some refuse what they do not know."""
+    heard = carry(request_of(served, 1, 1, 0), SILENCE, None)
+    return not (heard.status is not None and 400 <= heard.status < 500 and "ignore_eos" in heard.body)
 
 
 def sample(heard: Heard) -> Sample:
@@ -77,18 +84,30 @@ def sample(heard: Heard) -> Sample:
     return Sample(texts[0], texts[-1], heard.seconds, int(usage.get("prompt_tokens") or 0), int(counted))
 
 
-def calibrated(carry: Carry, served: Served, wanted: int) -> int:
+def calibrated(carry: Carry, served: Served, wanted: int, *, exact: bool = True) -> int:
     """How many words make `wanted` tokens here: asked of the server itself, so that no tokenizer is needed.
 
     HostError (NOT_READY): it does not answer, or does not count.
     """
-    found = [sample(carry(request_of(served, words, 1, -words), SILENCE, None)) for words in _PROBES]
-    wrong = next((each.error or "it counts no tokens" for each in found if each.error or not each.prompt_tokens), "")
+    asked = (request_of(served, words, 1, -words, exact=exact) for words in _PROBES)
+    answers = [carry(request, SILENCE, None) for request in asked]
+    # the count alone: one token need be no text (half of a letter, or a mark)
+    counts = [_prompt_tokens(heard) for heard in answers]
+    wrong = next((_uncounted(heard) for heard, count in zip(answers, counts, strict=True) if not count), "")
     if wrong:
         raise HostError(Problem(f"no figures can be had: {wrong}", "beamdeploy smoke says more."), exit=NOT_READY)
-    few, many = (each.prompt_tokens for each in found)
+    few, many = counts
     a_word = max((many - few) / (_PROBES[1] - _PROBES[0]), 0.1)
     return max(1, round((wanted - few) / a_word) + _PROBES[0])
+
+
+def _prompt_tokens(heard: Heard) -> int:
+    found = said(heard)
+    return int((found.usage or {}).get("prompt_tokens") or 0) if found is not None and not heard.reason else 0
+
+
+def _uncounted(heard: Heard) -> str:
+    return "it counts no tokens" if heard.status == 200 and not heard.reason else _error(heard)
 
 
 def run(carry: Carry, requests: tuple[Request, ...], concurrency: int, done: Callable[[int], None]) -> Run:

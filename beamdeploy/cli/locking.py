@@ -80,7 +80,8 @@ def show_lock(
 
     file = lock_file(recipe.file)
     details = {"file": file, "changed": new != old, **(_details(new) if new else {})}
-    asked = (HostReport(host, "locked", exit, f"written to {file}", details),) if host else ()
+    done = f"{file}: {_said(old, new, exit)}" if new else f"{file}: there is none"
+    asked = (HostReport(host, "stale" if exit else "locked", exit, done, details),) if host else ()
     if output == "text" and new is not None:
         before, after = (text_of(each).splitlines() if each else [] for each in (old, new))
         show_lines(diff_lines(before, after, (f"{file} (before)", file)))

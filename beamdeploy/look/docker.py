@@ -61,8 +61,8 @@ def _docker(version: Mapping[str, Any], info: Mapping[str, Any], found: Sequence
     hook = _text(found, "docker.hook")
     runtimes = tuple(sorted(info.get("Runtimes") or {}))
     devices = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or ()]
-    cdi = any(device.startswith("nvidia.com/gpu") for device in devices)
-    known = "nvidia" in runtimes or cdi
+    cdi = frozenset(device for device in devices if device.startswith("nvidia.com/gpu"))
+    known = "nvidia" in runtimes or bool(cdi)
     return Docker(
         client=str((version.get("Client") or {}).get("Version", "")),
         server=str(info.get("ServerVersion", "")),
@@ -72,7 +72,7 @@ def _docker(version: Mapping[str, Any], info: Mapping[str, Any], found: Sequence
         gpu_support=True if known or hook == "yes" else False if hook == "no" else None,
         storage=str(info.get("Driver", "")),
         cgroup_driver=str(info.get("CgroupDriver", "")),
-        cdi=cdi,
+        cdi_devices=cdi,
         memlock=_text(found, "docker.memlock").strip().partition("\n")[0],
         user=_text(found, "docker.user").strip(),
     )

@@ -13,7 +13,8 @@ from beamdeploy.errors import Problem
 class Docker:
     """The docker client and daemon. `gpu_support`: the daemon can hand out GPUs (None: it does not say).
 
-    `storage`, `cgroup_driver`: docker's words ("overlay2", "systemd"); `cdi`: it has found CDI devices of NVIDIA.
+    `storage`, `cgroup_driver`: docker's words ("overlay2", "systemd"); `cdi_devices`: names of NVIDIA's
+    CDI devices that it has found (docker tells of them since 28.2).
     `memlock`: bytes that containers may lock of memory, "unlimited", or "" where that could not be read.
     """
 
@@ -25,7 +26,7 @@ class Docker:
     gpu_support: bool | None
     storage: str = ""
     cgroup_driver: str = ""
-    cdi: bool = False
+    cdi_devices: frozenset[str] = frozenset()
     memlock: str = ""
     user: str = ""
 

@@ -194,7 +194,7 @@ track_addresses() {
 system_lines() {
   printf 'machine %s\nclock %s\n' "$(uname -m)" "$(date +%s)"
   grep -E '^Mem(Total|Available):' /proc/meminfo 2>/dev/null
-  for at in /dev/nvidiactl /dev/char/195:255 /dev/nvidia-nvswitchctl /dev/infiniband /dev/kfd; do
+  for at in /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia[0-9] /dev/nvidia[0-9][0-9] /etc/cdi/nvidia.yaml /var/run/cdi/nvidia.yaml /dev/char/195:255 /dev/nvidia-nvswitchctl /dev/infiniband /dev/kfd; do
     [ ! -e "$at" ] || printf 'there %s\n' "$at"
   done
   for program in amd-smi rocm-smi nv-fabricmanager nvidia-ctk; do

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from beamdeploy.gpu_access import GPUS
 from beamdeploy.hardware import cuda_of, older
 from beamdeploy.image import ImageRef, digest_of, parse_reference, repository
 from beamdeploy.look.facts import Facts, Gpus, Image
@@ -116,6 +117,9 @@ def driver(env: tuple[str, ...], gpus: Gpus | None, spec: Spec) -> Iterator[Chec
     needs = f"the image needs {least or wanted}"
     if met is not False:
         yield Check("CUDA", f"{gives}, {needs}" + ("" if met else " (not known whether that is met)"))
+    elif spec.host.gpu_access != GPUS:
+        what = f"{gives}, {needs}; with gpu_access: {spec.host.gpu_access} nothing holds a container to that"
+        yield Check("CUDA", what, "warn", "CUDA may refuse to start in it: update the driver, or use an older image.")
     elif spec.recipe.container.env.get(DISABLED, "").lower() in ("1", "true"):
         yield Check("CUDA", f"{gives}, {needs}; {DISABLED} lets it start all the same", "warn", "Update the driver.")
     else:

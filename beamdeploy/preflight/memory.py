@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from beamdeploy.engines.traits import traits
+from beamdeploy.fit import fit
 from beamdeploy.label import read_labels
 from beamdeploy.look.facts import Container, Facts, Gpu, GpuProcess, Gpus
 from beamdeploy.preflight.check import Check
@@ -14,6 +16,7 @@ from beamdeploy.render import Spec
 IDLE_MIB = 2048
 """A GPU that computes nothing still holds some hundred MiB for its driver and monitoring tools."""
 _UTILIZATION = 0.9
+_MIB = 2**20
 
 
 def checks(spec: Spec, facts: Facts) -> Iterator[Check]:
@@ -21,13 +24,20 @@ def checks(spec: Spec, facts: Facts) -> Iterator[Check]:
     if facts.gpus is None:
         return
     wanted = tuple(gpu for gpu in facts.gpus.gpus if gpu.index in spec.gpus)
-    held = {gpu: foreign_mib(gpu, facts.gpus, _ours(spec, facts)) for gpu in wanted}
+    held = {gpu: foreign_mib(gpu, facts.gpus, serving(spec.recipe.name, facts)) for gpu in wanted}
     for gpu, mib in held.items():
         if mib > IDLE_MIB:
             yield _held(spec, facts, gpu, mib)
     free = [gpu.index for gpu, mib in held.items() if mib <= IDLE_MIB]
     if free:
         yield Check("GPU memory", f"GPU {listed(free)}: {_free(spec, facts)}")
+
+
+def strangers(facts: Facts, ours: frozenset[str]) -> dict[int, int]:
+    """Index of a GPU → MiB that others than these containers hold; those alone that they hold much of."""
+    found = facts.gpus.gpus if facts.gpus is not None else ()
+    held = {gpu.index: foreign_mib(gpu, facts.gpus, ours) for gpu in found if facts.gpus is not None}
+    return {index: mib for index, mib in held.items() if mib > IDLE_MIB}
 
 
 def foreign_mib(gpu: Gpu, gpus: Gpus, ours: frozenset[str]) -> int:
@@ -45,28 +55,42 @@ def foreign_mib(gpu: Gpu, gpus: Gpus, ours: frozenset[str]) -> int:
     return gpu.memory_used_mib or 0
 
 
-def _ours(spec: Spec, facts: Facts) -> frozenset[str]:
-    found = (own(spec.recipe.name, facts.containers), previous(spec.recipe.name, facts.containers))
+def serving(name: str, facts: Facts) -> frozenset[str]:
+    """The ids of this deployment's containers that run."""
+    found = (own(name, facts.containers), previous(name, facts.containers))
     return frozenset(each.id for each in found if each is not None and each.running)
 
 
 def _free(spec: Spec, facts: Facts) -> str:
-    return "held by this deployment's own server, or free" if _ours(spec, facts) else "free"
+    return "held by this deployment's own server, or free" if serving(spec.recipe.name, facts) else "free"
 
 
 def _held(spec: Spec, facts: Facts, gpu: Gpu, mib: int) -> Check:
     assert facts.gpus is not None
-    ours = _ours(spec, facts)
+    ours = serving(spec.recipe.name, facts)
     strangers = [p for p in facts.gpus.processes if p.gpu_uuid == gpu.uuid and p.container not in ours]
     who = "; ".join(_named(process, facts.containers) for process in strangers) or "a process that nvidia-smi hides"
     of = "" if gpu.memory_total_mib is None else f" of {gpu.memory_total_mib}"
     saw = f"GPU {gpu.index}: {mib}{of} MiB in use by {who}"
-    share = spec.recipe.engine.gpu_memory_utilization or _UTILIZATION
-    enough = gpu.memory_total_mib is not None and mib <= (1 - share) * gpu.memory_total_mib
-    if enough or _serves(spec, facts):
+    lacking = _lacking(spec, facts, gpu.memory_total_mib, mib)
+    if not lacking or _serves(spec, facts):
         return Check("GPU memory", saw, "warn", "Stop it if it is not needed; nothing is stopped here.")
     remedy = "Stop it, or list other GPUs in the inventory; nothing is stopped here that is not this deployment's."
-    return Check("GPU memory", f"{saw}: not enough is left for utilization {share:g}", "block", remedy)
+    return Check("GPU memory", f"{saw}: not enough is left for {lacking}", "block", remedy)
+
+
+def _lacking(spec: Spec, facts: Facts, total: int | None, held: int) -> str:
+    """For what too little is left; "": for nothing that is known.
+
+    An engine that we know takes its share of the whole memory; of another server the weights are known alone.
+    """
+    if traits(spec.recipe.engine.name) is not None:
+        share = spec.recipe.engine.gpu_memory_utilization or _UTILIZATION
+        return "" if total is not None and held <= (1 - share) * total else f"utilization {share:g}"
+    found = fit(spec.recipe, total * _MIB, facts.weights) if total is not None else None
+    if found is None or found.weights <= (found.memory - held * _MIB):
+        return ""
+    return f"the weights, which take {found.weights / 2**30:.1f} GiB"
 
 
 def _serves(spec: Spec, facts: Facts) -> bool:

@@ -21,8 +21,18 @@ if TYPE_CHECKING:
 
 SECONDS = 180
 # Of the words of docker run, what only a server needs: how many words each takes besides itself.
-_LEFT_OUT = {"--detach": 0, "-d": 0, "--name": 1, "--gpus": 1, "-p": 1, "--publish": 1, "--label": 1, "--restart": 1}
-_LEFT_OUT |= {"--network": 1}
+_LEFT_OUT = {
+    "--detach": 0,
+    "-d": 0,
+    "--name": 1,
+    "--gpus": 1,
+    "--device": 1,
+    "-p": 1,
+    "--publish": 1,
+    "--label": 1,
+    "--restart": 1,
+    "--network": 1,
+}
 _PARSERS = {"tool_call": "tool-call", "reasoning": "reasoning"}
 
 
@@ -52,7 +62,7 @@ def image_and_options(spec: Spec, *, gpus: bool) -> tuple[str, tuple[str, ...]]:
     """The image, and the server's own options as far as a short container beside it may have them too."""
     words = spec.words
     at = words.index("--entrypoint") if "--entrypoint" in words else words.index(spec.image.word)
-    left_out = {name: more for name, more in _LEFT_OUT.items() if not (gpus and name == "--gpus")}
+    left_out = {name: more for name, more in _LEFT_OUT.items() if not (gpus and name in ("--gpus", "--device"))}
     return words[at + 2] if words[at] == "--entrypoint" else words[at], tuple(_options(words[2:at], left_out))
 
 

@@ -198,3 +198,20 @@ def test_f06_a_laptop_that_sleeps_says_that_it_does_not_know_and_the_next_apply_
     assert run.returncode == 4 and "the state of this host is unknown" in out, out + err
     assert container_id(clean_host) == made
     assert job.run("apply").host(name)["outcome"] == "unchanged"
+
+
+def test_f11_variant_a_stranger_that_stays_is_not_waited_for(job: Job, clean_host: LabHost, name: str) -> None:
+    """It leaves enough: the change is made beside it, and a failed one ends with the old server up again."""
+    assert job.run("apply").exit == 0
+    table, apps = clean_host.folder / "gpus.csv", clean_host.folder / "apps.csv"
+    table.write_text(table.read_text().replace(", 4, 275036,", ", 20000, 255040,", 1), encoding="utf-8")
+    uuid = table.read_text(encoding="utf-8").splitlines()[1].split(", ")[2]
+    ours = clean_host.docker("inspect", "--format", "{{.State.Pid}}", "beam").strip()
+    rows = f"77123, python3, {uuid}, 20000\n{ours}, tokenspeed, {uuid}, 900\n"
+    apps.write_text(f"{apps.read_text().splitlines()[0]}\n{rows}", encoding="utf-8")
+    job.write({"engine.max_num_seqs": 4})
+    began = time.monotonic()
+    done = job.run("apply")
+    assert (done.exit, done.host(name)["outcome"]) == (0, "changed"), done.out
+    assert "wait for GPUs: GPU 0" not in done.err and time.monotonic() - began < 60
+    assert [problem["level"] for problem in done.report["problems"]] == ["warning"]

@@ -83,6 +83,7 @@ def _host(record: Record, asked: Asked) -> None:
         host["ShmSize"] = _bytes(asked)
     if asked.last("gpus") is not None:
         host["DeviceRequests"] = [_device_request(str(asked.last("gpus")))]
+    _devices(host, asked.all("device"))
     if asked.on("init"):
         host["Init"] = True
     mounts = [_mount(word) for word in asked.all("mount")]
@@ -140,6 +141,27 @@ def _device_request(word: str) -> dict[str, Any]:
         elif key == "count":
             request["Count"] = -1 if value == "all" else int(value)
     return request
+
+
+def _devices(host: dict[str, Any], words: Sequence[str]) -> None:
+    """The client makes a request of the driver "cdi" of names like vendor.com/class=name, and files of the rest."""
+    names = [word for word in words if re.fullmatch(r"[\w.-]+/[\w.-]+=[\w.:-]+", word)]
+    files = [_device_file(word) for word in words if word not in names]
+    if names:
+        request = {"Driver": "cdi", "Count": 0, "DeviceIDs": names, "Capabilities": None, "Options": None}
+        host["DeviceRequests"] = [*(host["DeviceRequests"] or []), request]
+    if files:
+        host["Devices"] = files
+
+
+def _device_file(word: str) -> dict[str, str]:
+    parts = word.split(":")
+    modes = parts.pop() if len(parts) > 1 and re.fullmatch(r"[rwm]+", parts[-1]) else "rwm"
+    source, target = parts[0], parts[-1]
+    for path in (source, target):
+        if not path.startswith("/"):
+            raise Failure(f"docker: {path} is not an absolute path", 125)
+    return {"PathOnHost": source, "PathInContainer": target, "CgroupPermissions": modes}
 
 
 def _mount(word: str) -> dict[str, Any]:

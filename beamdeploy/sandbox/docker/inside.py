@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from beamdeploy.gpu_access import given
 from beamdeploy.sandbox import place
 from beamdeploy.sandbox.docker import store
 from beamdeploy.sandbox.docker.store import Record
@@ -71,7 +72,8 @@ def gpus_of(record: Record, count: int) -> list[str]:
     for request in record["HostConfig"]["DeviceRequests"] or []:
         number = count if request["Count"] == -1 else request["Count"]
         found += request["DeviceIDs"] or [str(index) for index in range(number)]
-    return found
+    devices = [str(device["PathOnHost"]) for device in record["HostConfig"]["Devices"] or []]
+    return found or list(given(None, devices).names)
 
 
 def find_program(folder: str, program: str) -> str | None:

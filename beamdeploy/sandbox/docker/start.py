@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from beamdeploy.gpu_access import DEVICES, device_names
 from beamdeploy.sandbox import place
 from beamdeploy.sandbox.docker import store
 from beamdeploy.sandbox.docker.failure import Failure, daemon
@@ -36,6 +37,7 @@ def start(folder: str, record: Record) -> None:
 
 def _check(folder: str, record: Record) -> None:
     settings = place.settings(folder)
+    _check_devices(record, settings)
     _check_gpus(record, settings)
     _check_ports(folder, record, settings)
     if not record["HostConfig"].get("Init"):
@@ -44,6 +46,8 @@ def _check(folder: str, record: Record) -> None:
 
 def _check_gpus(record: Record, settings: dict[str, Any]) -> None:
     requests = record["HostConfig"]["DeviceRequests"] or []
+    if any(request["Driver"] == "cdi" for request in requests):
+        raise daemon('could not select device driver "cdi" with capabilities: []')
     if requests and not settings["gpu_runtime"]:
         raise daemon('could not select device driver "" with capabilities: [[gpu]]')
     count = int(settings["profile"]["count"])
@@ -52,6 +56,17 @@ def _check_gpus(record: Record, settings: dict[str, Any]) -> None:
             hook = "error running hook #0: exit status 1, stdout: , stderr: nvidia-container-cli"
             text = f"{hook}: device error: {index}: unknown device: unknown"
             raise daemon(f"failed to create shim task: OCI runtime create failed: runc create failed: {text}")
+
+
+def _check_devices(record: Record, settings: dict[str, Any]) -> None:
+    count = int(settings["profile"]["count"])
+    nodes = {*device_names(DEVICES, range(count))}
+    for device in record["HostConfig"]["Devices"] or []:
+        source = device["PathOnHost"]
+        if source not in nodes and not os.path.exists(source):
+            what = f'error gathering device information while adding custom device "{source}"'
+            failure = daemon(f"{what}: no such file or directory")
+            raise Failure(failure.text, 127)
 
 
 def _check_ports(folder: str, record: Record, settings: dict[str, Any]) -> None:
