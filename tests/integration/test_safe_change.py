@@ -28,6 +28,8 @@ def test_a_failed_replacement_brings_the_old_server_back_and_sees_it_answer(job:
         job.write()
         assert job.run("status").exit == 0
         assert job.run("apply").host(name)["outcome"] == "unchanged"
+        # our own restart of the old one is no other hand's doing
+        assert job.run("drift").exit == 0
 
 
 def test_history_tells_what_was_done_and_rollback_returns_without_a_file(job: Job, clean_host: LabHost) -> None:
