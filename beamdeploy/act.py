@@ -37,6 +37,11 @@ def after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error: 
         return told_too(error, "What was begun may go on there: beamdeploy status says what runs, apply completes it.")
     if error.exit == LOCKED:
         return error  # another run works here now
+    try:
+        done.manner.check_lock()
+    except HostError as lost:
+        gone = "What was begun may go on there: beamdeploy status says what runs, apply completes it."
+        return lost if lost.exit == LOCKED else told_too(error, gone)
     if plan.fallback is None:
         left = "; the container is left for a look: beamdeploy logs" if done.container else ", and nothing runs now"
         return told_too(error, f"Nothing served here before{left}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 from beamdeploy import errors, recap
 from beamdeploy.act import act
@@ -97,7 +98,13 @@ def _carry_out(planned: Planned, options: Options, run: Run) -> Acted:
         again = unmoved(planned.plan, plan_apply(spec, facts))
         waiting = Waiting(_regainer(session, lock, spec, options, run), usual_phases(facts))
         others = strangers(facts, serving(spec.recipe.name, facts))
-        manner = Manner(planned.secrets, options.keep_failed, waiting=waiting, strangers=others)
+        manner = Manner(
+            planned.secrets,
+            options.keep_failed,
+            strangers=others,
+            waiting=waiting,
+            check_lock=partial(lock.check, session, say),
+        )
         return _recorded(replace(planned, plan=again, session=session), options, manner, say)
 
 

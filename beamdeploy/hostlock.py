@@ -92,6 +92,17 @@ class HostLock:
             say("lock", "waiting for the end of the lost connection")
             time.sleep(_TRY_AGAIN)
 
+    def check(self, session: Session, say: Say) -> None:
+        """Before a deed: a connection that stood still for long has lost the lock, and it is taken again.
+
+        HostError (LOCKED): another run has it, or had it meanwhile; or the connection is lost.
+        """
+        # what the host said of the lock's end comes before this answer
+        session.run(("true",), timeout=60)
+        if self._held.ended:
+            say("lock", "again: the connection stood still for so long that it ended")
+            self.retake(session, say)
+
     def beat(self) -> None:
         """Tell the host now and then that this run lives, until it is released."""
         while not self._ended.wait(BEAT):
@@ -161,7 +172,8 @@ def _unlockable(why: str, session: Session) -> HostError:
 
 
 def _overtaken(name: str, holder: str, host: str) -> Problem:
-    what = f"the connection was lost, and another run has worked on {name} since: {holder or 'it does not say whose'}"
+    whose = holder or "it does not say whose"
+    what = f"the connection was lost or stood still, and another run has worked on {name} since: {whose}"
     return Problem(what, "This run has left the server alone. beamdeploy status says what runs.", f"{host}: lock")
 
 

@@ -30,7 +30,7 @@ def lasting(session: Session, work: Callable[[], T], regain: Regain) -> T:
         try:
             return work()
         except HostError as error:
-            if not _is_lost(session):
+            if session.closed or not _is_lost(session):
                 raise
             regain(error)
 

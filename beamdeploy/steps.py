@@ -31,7 +31,8 @@ class Manner:
     """How a plan is carried out. `secrets`: the lines of the env file that come from the controller.
 
     `keep_failed`: a new server that failed is left on the host, stopped, for a look. `gpus_free_within`: seconds.
-    `strangers`: index of a GPU → MiB that others hold there, which is not waited for.
+    `strangers`: index of a GPU → MiB that others hold there, which is not waited for. `check_lock`: called before each
+    deed; HostError: it is no longer ours to do.
     """
 
     secrets: str = field(default="", repr=False)
@@ -39,6 +40,7 @@ class Manner:
     gpus_free_within: float = 120
     strangers: Mapping[int, int] = field(default_factory=dict)
     waiting: Waiting = AS_USUAL
+    check_lock: Callable[[], None] = lambda: None
 
 
 USUALLY = Manner()
@@ -63,6 +65,7 @@ class Acted:
 def carried(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> Acted:
     """One step. HostError: it failed, and nothing was restored."""
     say(step.kind, step.reason)
+    done.manner.check_lock()
     began = time.monotonic()
     done = _DO[step.kind](session, spec, step, done, say)
     return replace(done, took={**done.took, step.kind: round(time.monotonic() - began, 1)})

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from beamdeploy import joined
-from beamdeploy.errors import FAILED, UNREACHABLE, HostError, Problem
+from beamdeploy.errors import FAILED, LOCKED, UNREACHABLE, HostError, Problem
 from beamdeploy.execute import Since, broken, finished, owner_of, unmoved
 from beamdeploy.fleet import each
 from beamdeploy.hostlock import locked
@@ -41,7 +42,7 @@ def execute_together(members: Mapping[str, Planned], options: Options, run: Run)
     """Host → how it ended. All are locked; what can fail is done on all; then all stop, all start, and one answers."""
     with ExitStack() as stack:
         try:
-            members = _locked(members, options, run, stack)
+            members, checks = _locked(members, options, run, stack)
         except HostError as error:
             host = error.problems[0].where.partition(":")[0]
             return _with_others({host if host in members else next(iter(members)): error}, members)
@@ -49,7 +50,10 @@ def execute_together(members: Mapping[str, Planned], options: Options, run: Run)
         whole = Group(
             members,
             run.sayer,
-            {name: Acted(manner=Manner(each.secrets, options.keep_failed)) for name, each in members.items()},
+            {
+                name: Acted(manner=Manner(each.secrets, options.keep_failed, check_lock=checks[name]))
+                for name, each in members.items()
+            },
         )
         for number in range(joined.ROUNDS):
             _round(whole, number)
@@ -58,16 +62,23 @@ def execute_together(members: Mapping[str, Planned], options: Options, run: Run)
         return {name: _noted(each, whole.done[name], options, since) for name, each in members.items()}
 
 
-def _locked(members: Mapping[str, Planned], options: Options, run: Run, stack: ExitStack) -> Mapping[str, Planned]:
-    """The same under the locks of all, looked at again. HostError: a lock is not to be had, or a host has changed."""
+def _locked(
+    members: Mapping[str, Planned], options: Options, run: Run, stack: ExitStack
+) -> tuple[Mapping[str, Planned], Mapping[str, Callable[[], None]]]:
+    """The same under the locks of all, looked at again, and what asks whether each lock still is ours.
+
+    HostError: a lock is not to be had, or a host has changed.
+    """
+    checks: dict[str, Callable[[], None]] = dict.fromkeys(members, lambda: None)
     if not any(planned.plan.writes for planned in members.values()):
-        return members
+        return members, checks
     for name, planned in members.items():
-        owner, wait = owner_of(planned.spec, options), options.lock_wait
-        stack.enter_context(locked(planned.session, planned.spec.recipe.name, owner, wait=wait, say=run.sayer(name)))
+        owner, wait, say = owner_of(planned.spec, options), options.lock_wait, run.sayer(name)
+        held = locked(planned.session, planned.spec.recipe.name, owner, wait=wait, say=say)
+        checks[name] = partial(stack.enter_context(held).check, planned.session, say)
     again = each(members, lambda name: _seen_again(members[name], run.sayer(name)))
     plans = together(again, [planned.spec for planned in members.values()])
-    return {name: replace(planned, plan=_unmoved(planned, plans[name])) for name, planned in members.items()}
+    return {name: replace(planned, plan=_unmoved(planned, plans[name])) for name, planned in members.items()}, checks
 
 
 def _seen_again(planned: Planned, say: Say) -> Planned:
@@ -157,9 +168,21 @@ def _with_others(failed: Mapping[str, HostError], members: Mapping[str, Planned]
 
 def _broken(whole: Group, options: Options, since: Since) -> Ended:
     """What became of each host after a rank failed, and its record."""
-    errors = _with_others(whole.failed, whole.members)
+    errors = _with_others(whole.failed | _overtaken(whole), whole.members)
+    if any(error.exit == LOCKED for error in errors.values()):
+        return {name: broken(planned, errors[name], options, since) for name, planned in whole.members.items()}
     told = reunited(whole.members, whole.done, errors, whole.say)
     return {name: broken(planned, told[name], options, since) for name, planned in whole.members.items()}
+
+
+def _overtaken(whole: Group) -> dict[str, HostError]:
+    """The hosts on which another run works by now: nothing is put right there, nor on the others without them."""
+
+    def work(name: str) -> None:
+        whole.done[name].manner.check_lock()
+
+    asked = each(whole.members, work)
+    return {name: told for name, told in asked.items() if isinstance(told, HostError) and told.exit == LOCKED}
 
 
 def _noted(planned: Planned, done: Acted, options: Options, since: Since) -> Acted | HostError:

@@ -37,6 +37,11 @@ class Held(Protocol):
 
     said: str
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is known here that it has ended."""
+        ...
+
     def beat(self) -> None:
         """Let it hear a line. OSError: it has ended, or the connection is lost."""
         ...
@@ -72,6 +77,11 @@ class Session(Protocol):
 
     host: Host
     notes: tuple[str, ...]
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was ended here; what is lost then was not the network's doing."""
+        ...
 
     def run(self, words: Sequence[str], *, timeout: int) -> Result:
         """Run words; `timeout` seconds are kept on the host (exit 124). HostError: the connection is lost.

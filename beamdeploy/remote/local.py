@@ -30,6 +30,7 @@ class LocalSession:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.notes: tuple[str, ...] = ()
+        self.closed = False
 
     def run(self, words: Sequence[str], *, timeout: int) -> Result:
         """See `Session.run`."""
@@ -97,6 +98,7 @@ class LocalSession:
 
     def close(self) -> None:
         """Nothing is open between two commands."""
+        self.closed = True
 
     def __enter__(self) -> LocalSession:
         return self
@@ -144,6 +146,11 @@ class HeldProcess:
         assert self._process.stdin is not None
         self._process.stdin.write(b"beat\n")
         self._process.stdin.flush()
+
+    @property
+    def ended(self) -> bool:
+        """See `Held.ended`."""
+        return self._process.poll() is not None
 
     def close(self) -> None:
         """See `Held.close`."""

@@ -18,6 +18,11 @@ class Renewable:
         self.host = session.host
         self.notes = session.notes
 
+    @property
+    def closed(self) -> bool:
+        """See `Session.closed`."""
+        return self._session.closed
+
     def renew(self, session: Session) -> None:
         """From now on use this one; the lost one is closed."""
         lost, self._session = self._session, session

@@ -41,6 +41,7 @@ class SshSession:
     def __init__(self, host: Host, links: tuple[Closable, ...], notes: tuple[str, ...]) -> None:
         self.host = host
         self.notes = notes
+        self.closed = False
         self._links = links
         self._transport = links[-1].connection.transport
 
@@ -136,6 +137,7 @@ class SshSession:
 
     def close(self) -> None:
         """End the connection and those to its bastions; never waits for the other side."""
+        self.closed = True
         for link in reversed(self._links):
             link.close()
 
@@ -253,6 +255,11 @@ class HeldChannel:
     def beat(self) -> None:
         """See `Held.beat`."""
         self._channel.sendall(b"beat\n")
+
+    @property
+    def ended(self) -> bool:
+        """See `Held.ended`."""
+        return bool(self._channel.closed or self._channel.exit_status_ready())
 
     def close(self) -> None:
         """See `Held.close`."""

@@ -22,6 +22,7 @@ from tests.lab import Lab, LabHost
 DROP = "kill -9 $(pgrep -f '[s]shd: root@notty')"
 NOBODY = "kill -STOP $(cat /run/sshd.pid)"
 AGAIN = "kill -CONT $(cat /run/sshd.pid)"
+LAPSE = "kill $(pgrep -f '[t]imeout 30 head')"
 OTHER = "exec 9</run/lock/beamdeploy-beam.lock; flock 9; echo 'somebody else' > /run/lock/beamdeploy-beam.lock; sleep 5"
 
 
@@ -81,6 +82,27 @@ def test_a_server_that_another_run_took_meanwhile_is_left_alone(job: Job, clean_
     other.join()
     assert job.run("apply").exit == 0
     assert container_id(clean_host) == made
+
+
+def test_nothing_is_put_right_after_the_lock_ended_and_another_run_took_it(job: Job, clean_host: LabHost) -> None:
+    assert job.run("apply").exit == 0
+    old = container_id(clean_host)
+    for number, taken in enumerate((False, True)):
+        slow(job, 20 + number)
+        run = started(job, "apply")
+        wait_for_phase(run, "loading")
+        new = container_id(clean_host)
+        clean_host.run("sh", "-c", LAPSE)
+        other = threading.Thread(target=clean_host.run, args=("sh", "-c", OTHER if taken else "true"))
+        other.start()
+        time.sleep(0.5)
+        clean_host.docker("kill", new)
+        out, err = run.communicate(timeout=60)
+        other.join()
+        assert run.returncode == (5 if taken else 1), out + err
+        assert ("another run has worked on beam since: somebody else" in out) == taken
+        assert (container_id(clean_host) == old) == (not taken)
+    assert job.run("apply").exit == 0
 
 
 def test_a_lock_is_taken_again_only_if_nobody_had_it_since(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
