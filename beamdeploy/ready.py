@@ -196,7 +196,16 @@ def _moment(session: Session, spec: Spec, container: str, tell: _Teller, since: 
 
 
 def _is_ready(session: Session, spec: Spec) -> bool:
-    return _ask(session, spec, spec.engine.ready).status == 200
+    """HostError: it answers, and not us; waiting would not change that."""
+    answer = _ask(session, spec, spec.engine.ready)
+    if answer.status in (401, 403):
+        what = f"the server refuses to answer {spec.engine.ready} (HTTP {answer.status}): it wants another API key"
+        remedy = (
+            "Name its key in container.secrets by the variable that the engine reads; if the host's env file was "
+            "changed by hand since the server started, destroy and apply."
+        )
+        raise _failed(Problem(what, remedy), spec, "settle")
+    return answer.status == 200
 
 
 def still_runs(session: Session, spec: Spec, container: str) -> None:

@@ -69,16 +69,37 @@ def test_client_settings_name_the_variable_that_holds_the_key(job: Job, form: st
         compile(printed, form, "exec")
 
 
-def test_a_server_that_tells_its_models_only_with_its_key_is_found_ready(tmp_path: Path) -> None:
-    """vLLM guards /v1/models as well: the second apply must find that nothing is to be done."""
+def guarded(tmp_path: Path) -> Path:
+    """A vLLM recipe with an API key."""
     recipes = Path(__file__).parents[2] / "recipes"
     source = next(path for path in sorted(recipes.glob("*.yaml")) if "name: vllm" in path.read_text(encoding="utf-8"))
     recipe = yaml.safe_load(source.read_text(encoding="utf-8"))
     recipe["container"]["secrets"] = {"VLLM_API_KEY": {"env": "MY_KEY"}}
     file = tmp_path / "vllm.yaml"
     file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    return file
+
+
+def test_a_server_that_tells_its_models_only_with_its_key_is_found_ready(tmp_path: Path) -> None:
+    """vLLM guards /v1/models as well: the second apply must find that nothing is to be done."""
+    file = guarded(tmp_path)
     done = subprocess.run(
         (*WORDS, "test", str(file), "-o", "json"), capture_output=True, text=True, env=environment(), check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["exit"] == 0
+
+
+def test_a_server_that_wants_a_key_of_which_nobody_tells_us_is_not_waited_for(tmp_path: Path) -> None:
+    """`test` gives no key, and a variable of `container.env` is no secret: nobody can answer for us."""
+    file = guarded(tmp_path)
+    recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
+    del recipe["container"]["secrets"]
+    recipe["container"]["env"]["VLLM_API_KEY"] = "plain"
+    file.write_text("# beamdeploy: ignore-file BD415\n" + yaml.safe_dump(recipe), encoding="utf-8")
+    done = subprocess.run(
+        (*WORDS, "test", str(file), "-o", "json"),
+        capture_output=True, text=True, env=environment(), check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "refuses to answer /v1/models (HTTP 401): it wants another API key" in done.stdout
