@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,13 @@ READ = """
 """The value of variable $2 in the env file $1, which the container got; nothing where there is no such file."""
 
 Json = Mapping[str, Any]
+_SENDABLE = re.compile(r"[!-~]([ -~]*[!-~])?")
+UNSENDABLE = "no client can send it: a header takes printable ASCII without a blank at an edge"
+
+
+def sendable(value: str) -> bool:
+    """Whether a key can stand in the header of a request, and arrive as it is."""
+    return _SENDABLE.fullmatch(value) is not None
 
 
 def variable(recipe: Json) -> str:
@@ -33,7 +41,7 @@ def client_variable(recipe: Json) -> str:
 
 
 def key(session: Looker, recipe: Json) -> str:
-    """The key of a recipe's deployment on this host; "": it asks for none. HostError: it cannot be read."""
+    """The key of a recipe's deployment on this host; "": it asks for none. HostError: it cannot be read or sent."""
     name = variable(recipe)
     if not name:
         return ""
@@ -42,7 +50,12 @@ def key(session: Looker, recipe: Json) -> str:
     if not result.ok:
         what = f"the key of the server ({name}) cannot be read on the host: {result.err.strip()[-200:]}"
         raise HostError(Problem(what, "Ask as the user that deployed it.", session.host.name))
-    return result.out.strip()
+    value = result.out.rstrip("\r\n")
+    if value and not sendable(value):
+        # not a character of it is said
+        remedy = f"Give container.secrets.{name} another value, and apply."
+        raise HostError(Problem(f"the key of the server ({name}): {UNSENDABLE}", remedy, session.host.name))
+    return value
 
 
 def header(value: str) -> Mapping[str, str]:

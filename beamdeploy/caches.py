@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 
 def folder(environ: Mapping[str, str]) -> Path:
     """The user's cache folder of beamdeploy, as the XDG base directories say; it need not be there."""
-    cache = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(cache) / "beamdeploy"
+    cache = environ.get("XDG_CACHE_HOME", "")
+    # a relative one is to be ignored: it would be another folder in each working directory, of whoever made that
+    home = cache if os.path.isabs(cache) else os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "beamdeploy"
 
 
 def made(environ: Mapping[str, str], name: str) -> Path | None:
-    """A folder below it, made if it was not there and for this user alone; None: nothing can be kept there."""
-    wanted = folder(environ) / name
+    """A folder below it, made if it was not there; None: nothing can be kept there, or others could write to it."""
+    above = folder(environ)
+    wanted = above / name
     try:
-        wanted.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return wanted if wanted.stat().st_uid == os.geteuid() and os.access(wanted, os.W_OK) else None
+        for each in (above, wanted):
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not _ours_alone(each):
+                return None
+        return wanted if os.access(wanted, os.W_OK) else None
     except OSError:
         return None
+
+
+def _ours_alone(path: Path) -> bool:
+    """Whether it is a folder itself, no link to one, of this user, and nobody else may write to it."""
+    found = path.lstat()
+    others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not others

@@ -20,7 +20,7 @@ from beamdeploy.ready import ended_problem
 from beamdeploy.remote import Session, open_session
 from beamdeploy.render import Spec
 from beamdeploy.startup import advance, begin, log_lines
-from beamdeploy.status import Deployment, deployments, recipe_of
+from beamdeploy.status import DOUBTS, Deployment, deployments, recipe_of
 from beamdeploy.survey import question
 from beamdeploy.watch import log_text, running
 
@@ -80,6 +80,9 @@ def examine(session: Session, host: Host, facts: Facts, deployment: Deployment, 
     finding = replace(finding, gpus=inside.gpus, exit=errors.FAILED if lost else errors.DONE, problems=lost)
     if deployment.ready in ("ready", "follows"):
         return _asked(session, recipe, finding)
+    if deployment.ready in DOUBTS:
+        exit = errors.worst((finding.exit, errors.NOT_READY))
+        return replace(finding, exit=exit, problems=(*finding.problems, Problem(*DOUBTS[deployment.ready])))
     return _loading(log_text(session, docker, deployment.container, found.since), engine, finding)
 
 

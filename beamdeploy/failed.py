@@ -14,14 +14,16 @@ from beamdeploy.errors import DONE, InputError, Problem
 from beamdeploy.outcome import Report
 
 WORD = "@failed"
+_FOLDER = "failed"
 
 
 def note(inventory: str | None, report: Report, environ: Mapping[str, str]) -> None:
     """Keep the hosts that failed or were not attempted; none is noted, too. A cache that cannot be written is none."""
     left = [host.name for host in report.hosts if host.exit != DONE or host.outcome == "not attempted"]
     file = _file(inventory, environ)
+    if caches.made(environ, _FOLDER) is None:
+        return
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = file.with_suffix(f".{os.getpid()}")
         fresh.write_text(json.dumps(left), encoding="utf-8")
         fresh.replace(file)
@@ -48,4 +50,4 @@ def _noted(inventory: str | None, environ: Mapping[str, str]) -> Iterable[str]:
 
 def _file(inventory: str | None, environ: Mapping[str, str]) -> Path:
     where = os.path.abspath(inventory) if inventory and os.path.exists(inventory) else inventory or ""
-    return caches.folder(environ) / "failed" / hashlib.sha256(where.encode()).hexdigest()[:32]
+    return caches.folder(environ) / _FOLDER / hashlib.sha256(where.encode()).hexdigest()[:32]

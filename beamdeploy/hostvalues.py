@@ -126,6 +126,9 @@ def read_docker_args(name: str, value: object) -> tuple[str, ...] | Fault:
     if ours:
         gpus = "gpu_access and gpus say which GPUs a container gets, and how" if "--gpus" in ours[0] else ""
         return Fault(f"{name} has {ours[0]}, which beamdeploy says itself", gpus or f"leave out {ours[0]}", "BD122")
+    if "--" in words:
+        # docker would take the next word, one of beamdeploy's own, for the image
+        return Fault(f"{name} has '--', which ends the options", "leave it out", "BD122")
     if words and not words[0].startswith("-"):
         # docker would take it for the image
         return Fault(

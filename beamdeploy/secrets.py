@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beamdeploy.apikey import UNSENDABLE, sendable, variable
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.recipe import Recipe
 from beamdeploy.remote import Looker, Session
@@ -50,7 +51,7 @@ _FORGET = 'rm -f "$1/secrets.env" "$1/secrets.sum" "$1/secrets.new" "$1/secrets.
 
 
 def given(recipe: Recipe, environ: Mapping[str, str]) -> str:
-    """The secrets that come from here, a line NAME=VALUE each. InputError: a variable or file is not there."""
+    """The secrets that come from here, a line NAME=VALUE each. InputError: one is not there, or cannot be used."""
     problems: list[Problem] = []
     lines = [f"{name}={value}\n" for name, value in _values(recipe, environ, problems)]
     if problems:
@@ -89,9 +90,15 @@ def forget(session: Session, name: str) -> None:
 
 
 def _values(recipe: Recipe, environ: Mapping[str, str], problems: list[Problem]) -> Iterator[tuple[str, str]]:
+    key = variable(recipe.source)
     for name, source in recipe.container.secrets.items():
         value = _value(name, source, recipe.file, environ, problems)
-        if value is not None:
+        if value is not None and name == key and not sendable(value):
+            what = f"container.secrets.{name} is the key of the server, and {UNSENDABLE}"
+            problems.append(
+                Problem(what, "Make another key, as by openssl rand -hex 32.", file=recipe.file, rule="BD052")
+            )
+        elif value is not None:
             yield name, value
 
 
@@ -106,8 +113,8 @@ def _value(
     if value is None:
         what = f"container.secrets.{name}: there is no {'variable' if kind == 'env' else 'readable file'} {where} here"
         problems.append(Problem(what, "Set it where beamdeploy runs.", file=file, rule="BD052"))
-    elif "\n" in value or not value:
-        what = f"container.secrets.{name}: the value is empty or has several lines"
+    elif "\n" in value or not value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        what = f"container.secrets.{name}: the value is empty, has several lines or is no UTF-8"
         problems.append(Problem(what, "docker's env file takes one line a variable.", file=file, rule="BD052"))
         return None
     return value

@@ -32,8 +32,9 @@ from beamdeploy.run import to_look, told
 class Deployment:
     """One of our containers. `drifted`: None without a recipe.
 
-    `ready`: "ready", "loading", "wrong model" or "down"; "follows": a rank that runs, of which only its head is asked;
-    with a deep look also "GPUs lost" or "no completion". `rank`: "rank 1 of 2", of several nodes.
+    `ready`: "ready", "loading", "wrong model" or "down"; "key refused": it answers, and not with the key that is here;
+    "label unreadable": it runs, and what its label says of it is lost; "follows": a rank that runs, of which only its
+    head is asked; with a deep look also "GPUs lost" or "no completion". `rank`: "rank 1 of 2", of several nodes.
     `gpus`, `seconds`: of a deep look, what the container sees and how long a small completion took.
     """
 
@@ -165,15 +166,46 @@ def _follows(container: Container) -> str:
     return "follows" if container.state == "running" else "down"
 
 
+_REFUSED = (401, 403)
+DOUBTS = {
+    "key refused": (
+        "it answers, and refuses the key that lies on this host, or there is none that can be sent",
+        "Give the key that it was started with under container.secrets, and apply.",
+    ),
+    "label unreadable": (
+        "it runs, and its label beamdeploy.spec cannot be read: nothing more can be told of it",
+        "Apply its recipe: the container is made anew, with a label.",
+    ),
+}
+"""What is neither ready nor known to be loading → (why, remedy)."""
+
+
 def _readiness(looker: Looker, container: Container, recipe: Mapping[str, Any], publish: str, model: str) -> str:
     engine = recipe.get("engine", {})
+    if container.state == "running" and not recipe:
+        return "label unreadable"
     if container.state != "running" or not publish or engine.get("name") not in names():
         return "down"
     address, _, port = publish.rpartition(":")
-    if get(looker, address, int(port), facts_of(engine).ready).status != 200:
+    path, needed = facts_of(engine).ready, _key(looker, recipe)
+    answered = get(looker, address, int(port), path, key=needed if path.startswith("/v1/") else "")
+    if answered.status == 200 and path != "/v1/models":
+        answered = get(looker, address, int(port), "/v1/models", key=needed)
+    elif answered.status not in (200, *_REFUSED):
         return "loading"
-    listed = get(looker, address, int(port), "/v1/models", key=key(looker, recipe))
-    return "ready" if _lists(listed, model) else "wrong model"
+    if answered.status in _REFUSED:
+        return "key refused"
+    return "ready" if _lists(answered, model) else "wrong model"
+
+
+def _key(looker: Looker, recipe: Mapping[str, Any]) -> str:
+    """The key of the server; "" also where it cannot be had: the server then says whether it needs one."""
+    try:
+        return key(looker, recipe)
+    except HostError as error:
+        if error.exit == errors.UNREACHABLE:
+            raise
+        return ""
 
 
 def _lists(answer: Answer, model: str) -> bool:
@@ -204,7 +236,9 @@ def _report(host: str, result: Looked | HostError, name: str | None) -> HostRepo
     outcome = "follows" if follows else "ready" if ready else "not ready"
     summary = "; ".join(_said(each) for each in found)
     exit_code = errors.DONE if ready else errors.NOT_READY
-    return HostReport(host, outcome, exit_code, summary, details, (*result.notes, *_drift(host, found)))
+    return HostReport(
+        host, outcome, exit_code, summary, details, (*result.notes, *_doubts(host, found), *_drift(host, found))
+    )
 
 
 def _aside(host: str, facts: Facts, name: str | None, found: tuple[Deployment, ...]) -> Iterator[Problem]:
@@ -230,6 +264,12 @@ def _said(each: Deployment) -> str:
     rank = f", {each.rank}" if each.rank else ""
     where = f", {each.endpoint}" if each.endpoint else ""
     return f"{since}{rank}, {each.ready}{drift}{deep}{where}"
+
+
+def _doubts(host: str, found: tuple[Deployment, ...]) -> Iterator[Problem]:
+    for each in found:
+        if each.ready in DOUBTS:
+            yield Problem(f"{each.name}: {DOUBTS[each.ready][0]}", DOUBTS[each.ready][1], host)
 
 
 def _drift(host: str, found: tuple[Deployment, ...]) -> tuple[Problem, ...]:

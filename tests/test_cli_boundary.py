@@ -67,6 +67,13 @@ def test_a_wait_without_end_is_no_number_of_seconds(seconds: str) -> None:
     assert (done.returncode, "--lock-wait" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("command", [("status", "-w"), ("top",)])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "1e300"])
+def test_a_pause_is_a_number_of_seconds_that_ends(command: tuple[str, ...], seconds: str) -> None:
+    done = beamdeploy(*command, "--interval", seconds)
+    assert (done.returncode, "--interval" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
 def test_a_slip_in_an_override_is_answered_with_the_key_that_is_set() -> None:
     recipe = str(Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml")
     done = beamdeploy("render", recipe, "-i", "a,", "--model-dir", "/m", "-e", "engine.max_num_seq=4")

@@ -229,6 +229,8 @@ REFUSED = [
     ("docker_args: [--ulimit, memlock=-1, --rm]", "BD122"),
     ("docker_args: [--name=x]", "BD122"),
     ("docker_args: [memlock=-1]", "BD122"),
+    ("docker_args: ['--']", "BD122"),
+    ("docker_args: [--ulimit, memlock=-1, '--']", "BD122"),
     ("gpu_access: all", "BD109"),
     ("gpu_access: [cdi]", "BD109"),
     ("gpu_acces: cdi", "BD104"),

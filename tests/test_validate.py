@@ -127,8 +127,17 @@ def test_a_named_file_that_is_not_ours_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_files_of_others_in_a_folder_are_counted_only(tmp_path: Path, text: str) -> None:
-    written(tmp_path, {"x.yaml": text})
-    assert check_all([str(tmp_path)]) == Report("Validate", 0, details={"files": [], "skipped": 1})
+    written(tmp_path, {"x.yaml": text, "r.yml": RECIPE})
+    assert check_all([str(tmp_path)]).details == {"files": [str(tmp_path / "r.yml")], "skipped": 1}
+
+
+@pytest.mark.parametrize("files", [{}, {"compose.yaml": "services: {}\n"}])
+def test_a_folder_without_any_of_ours_is_an_error(tmp_path: Path, files: dict[str, str]) -> None:
+    written(tmp_path, {"sub/r.yml": RECIPE, **{f"none/{name}": text for name, text in files.items()}})
+    (tmp_path / "none").mkdir(exist_ok=True)
+    report = check_all([str(tmp_path), str(tmp_path / "sub"), f"{tmp_path}/none/"])
+    assert report.exit == 2
+    assert [each.file for each in report.problems if "no recipe or inventory" in each.what] == [f"{tmp_path}/none/"]
 
 
 @pytest.mark.parametrize(

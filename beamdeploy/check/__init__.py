@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from beamdeploy import documents, errors, schema
@@ -19,9 +19,10 @@ from beamdeploy.rules import recipe_problems
 def check_all(names: Iterable[str], choice: Choice | None = None, *, strict: bool = False) -> Report:
     """The report on all files, and on those in all folders; exit 2 when any has an error.
 
-    `strict`: warnings are errors. Files of a folder that are not ours are counted, not checked.
+    `strict`: warnings are errors. Files of a folder that are not ours are counted, not checked; one without
+    any of ours is an error: nothing was looked at where something was meant to be.
     """
-    files, skipped, problems = [], 0, []
+    names, files, skipped, problems = tuple(names), [], 0, []
     for file, walked in _files(names):
         found = check_file(file, walked=walked)
         if found is None:
@@ -29,11 +30,18 @@ def check_all(names: Iterable[str], choice: Choice | None = None, *, strict: boo
             continue
         files.append(file)
         problems += [problem for problem in found if choice is None or choice.wants(problem)]
+    problems += _empty(names, files)
     if strict:
         problems = [replace(each, level="error") if each.level == "warning" else each for each in problems]
     failed = any(problem.level == "error" for problem in problems)
     exit = errors.BAD_INPUT if failed else errors.DONE
     return Report("Validate", exit, problems=_sorted(problems), details={"files": files, "skipped": skipped})
+
+
+def _empty(names: Iterable[str], files: Sequence[str]) -> Iterator[Problem]:
+    for name in dict.fromkeys(names):
+        if name != "-" and os.path.isdir(name) and not any(file.startswith(os.path.join(name, "")) for file in files):
+            yield Problem("there is no recipe or inventory in this folder", "Name a file, or their folder.", file=name)
 
 
 def check_file(file: str, *, walked: bool = False) -> tuple[Problem, ...] | None:

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from beamdeploy.fleet import Forks
 
 F = TypeVar("F", bound=Callable[..., Any])
+_DAY = 86400.0
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds: Python's float takes nan and inf as well, and nan is within every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; click's usage error for what is none."""
+        given = super().convert(value, param, ctx)
+        if not isfinite(given):
+            self.fail(f"{given} is no number of seconds, such as 60", param, ctx)
+        return given
 
 
 def recipe(command: F) -> F:
@@ -193,9 +205,8 @@ def lock_wait(command: F) -> F:
     """`lock_wait: float`, seconds"""
     return click.option(
         "--lock-wait",
-        type=click.FloatRange(min=0),
+        type=Seconds(min=0),
         default=0.0,
-        callback=_finite,
         metavar="SECONDS",
         help="Wait so long for another run on the same deployment (or, for stage, folder) and host.",
     )(command)
@@ -205,18 +216,12 @@ def interval(seconds: float) -> Callable[[F], F]:
     """`interval: float`, seconds"""
     return click.option(
         "--interval",
-        type=click.FloatRange(min=0.1),
+        type=Seconds(min=0.1, max=_DAY),
         default=seconds,
         show_default=True,
         metavar="SECONDS",
         help="The pause between two looks, where it is looked again and again.",
     )
-
-
-def _finite(ctx: click.Context, param: click.Parameter, given: float) -> float:
-    if not isfinite(given):
-        raise click.BadParameter(f"{given} is no number of seconds, such as 60", ctx, param)
-    return given
 
 
 def yes(command: F) -> F:
