@@ -120,17 +120,19 @@ def _examined(session: Session, host: Host, name: str | None, spec: Spec | None)
     findings = tuple(
         examine(session, host, facts, each, recipe_of(facts, each)) for each in deployments(session, facts, name, None)
     )
-    return _host_report(host.name, findings, in_the_way, name)
+    return _host_report(host.name, findings, in_the_way, name, named=name is not None and spec is None)
 
 
 def _host_report(
-    host: str, findings: tuple[Finding, ...], in_the_way: tuple[Problem, ...], name: str | None
+    host: str, findings: tuple[Finding, ...], in_the_way: tuple[Problem, ...], name: str | None, *, named: bool
 ) -> HostReport:
+    """`named`: a deployment was asked for by its name alone, so it should be there."""
     own = tuple(
         replace(problem, where=f"{host}: {finding.name}") for finding in findings for problem in finding.problems
     )
     blocked = any(problem.level == "error" for problem in in_the_way)
-    exit = errors.worst((*(finding.exit for finding in findings), errors.FAILED if blocked else errors.DONE))
+    absent = errors.NOT_READY if named and not findings else errors.DONE
+    exit = errors.worst((*(finding.exit for finding in findings), errors.FAILED if blocked else errors.DONE, absent))
     details = {"deployments": [{**asdict(each), "problems": [p.what for p in each.problems]} for each in findings]}
     nothing = f"no deployment named {name}" if name else "nothing runs here"
     summary = "; ".join(map(_said, findings)) or nothing

@@ -11,7 +11,12 @@ from beamdeploy.errors import CHANGES_PENDING, DONE
 
 @click.command(cls=with_bare("--upgrade", "all"))
 @click.argument("recipe")
-@click.option("--from", "source", metavar="HOST", help="Take image and weights as this host of the inventory has them.")
+@click.option(
+    "--from",
+    "source",
+    metavar="HOST",
+    help="Take image and weights as this host of the inventory has them; an image that it lacks is pulled there.",
+)
 @click.option("--check", is_flag=True, help="Write nothing; end with 10 when the lock is not what would be written.")
 @click.option(
     "--upgrade",

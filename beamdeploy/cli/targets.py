@@ -33,7 +33,7 @@ def load_hosts(where: Where, recipe: Recipe | None = None) -> tuple[Host, ...]:
         started = lifetime.up(None, lifetime.folder_of(None, os.environ), recipes=(recipe,) if recipe else ())
         inventory = str(started.inventory)
     loaded = load_inventory(inventory, model_dir=where.model_dir, gpus=where.gpus, environ=os.environ)
-    return select(loaded, limited(inventory, where.limit, os.environ))
+    return select(loaded, limited(where.inventory, where.limit, os.environ))
 
 
 def ordered(specs: tuple[Spec, ...], order: str) -> tuple[Spec, ...]:
