@@ -31,6 +31,7 @@ from beamdeploy.hostvalues import (
     read_state_dir,
     read_user,
 )
+from beamdeploy.plaintext import secret_variables
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,17 @@ def read_variables(variables: Mapping[str, object], origin: Origin) -> tuple[dic
             problems.append(found)
         elif found and (clash := disagreement(settings.setdefault(found.field, found), found, rule="BD105")):
             problems.append(clash)
+        if isinstance(found, Setting) and found.field == "docker_args":
+            problems += _plain_secrets(found)
     return settings, tuple(problems)
+
+
+def _plain_secrets(setting: Setting) -> Iterator[Problem]:
+    words = setting.value if isinstance(setting.value, tuple) else ()
+    for name in secret_variables(tuple(map(str, words))):
+        what = f"{setting.spelling} holds {name} in plain text: the file, docker inspect, ps and the history show it"
+        remedy = f"write it in the recipe instead, container.secrets: {{{name}: {{env: {name}}}}}; revoke it if shared"
+        yield setting.origin.fault(what, remedy, rule="BD123", level="warning")
 
 
 def read_variable(name: str, value: object, origin: Origin) -> Setting | Problem | None:

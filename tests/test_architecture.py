@@ -17,7 +17,7 @@ ORDER = (
     ("outcome",),
     ("documents",),
     ("schema",),
-    ("image", "gpu_access", "hostvalues", "hardware", "models", "variants"),
+    ("image", "gpu_access", "plaintext", "hostvalues", "hardware", "models", "variants"),
     ("hostvars",),
     ("hosttree",),
     ("recipe", "inventory", "lock"),

@@ -296,6 +296,26 @@ def test_what_ansible_reads_and_we_do_not_is_a_warning(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-e, A_TOKEN=x",
+        "--env, A_TOKEN=x",
+        "--env=A_TOKEN=x",
+        "-eA_TOKEN=x",
+        "'-e=A_TOKEN=x'",
+        "-e, B=hf_aaaaaaaaaaaaaaaaaaaa",
+    ],
+)
+def test_a_secret_among_docker_args_is_a_warning_that_does_not_repeat_it(tmp_path: Path, words: str) -> None:
+    file = tmp_path / "hosts.yaml"
+    file.write_text(f"all: {{hosts: {{a: {{docker_args: [--init, {words}]}}}}}}\n", encoding="utf-8")
+    read = load_inventory(str(file), environ={})
+    assert [(each.rule, each.level) for each in read.problems] == [("BD123", "warning")]
+    assert "=x" not in read.problems[0].what and "hf_" not in read.problems[0].what
+    assert read.hosts[0].docker_args[0] == "--init"
+
+
 def test_group_vars_folder_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "group_vars").mkdir()
     assert [each.rule for each in read(tmp_path, "all: {hosts: {h: }}\n").problems] == ["BD120"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from beamdeploy.engines.traits import described, traits
+from beamdeploy.plaintext import holds_secret, is_secret
 from beamdeploy.rules.rule import Finding, Rule, Subject, closest
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -40,12 +40,7 @@ KNOWN = (
     "HF_HOME",
 )
 _MOST = 500  # variables that are compared with known names
-_SECRET_NAME = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|API_?KEY|APIKEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$")
 _SECRET_FLAG = re.compile(r"(^|-)(password|secret|api-keys?|app-key|token|db-url)$")
-_SECRET_VALUE = re.compile(
-    r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|glpat-[A-Za-z0-9_-]{16,}|AKIA[A-Z0-9]{16}"
-    r"|xox[abp]-[A-Za-z0-9-]{10,}|nvapi-[A-Za-z0-9_-]{16,})|://[^/\s:@]+:[^/\s@]+@|-----BEGIN [A-Z ]*PRIVATE KEY"
-)
 
 
 def _offline(subject: Subject) -> Iterator[Finding]:
@@ -111,11 +106,11 @@ def _misspelt(subject: Subject) -> Iterator[Finding]:
 def _secrets(subject: Subject) -> Iterator[Finding]:
     # the value itself is never repeated
     for name, value in subject.recipe.container.env.items():
-        if value and (_SECRET_NAME.search(name.upper()) or _SECRET_VALUE.search(value)):
+        if is_secret(name, value):
             remedy = f"Name where it comes from instead: container.secrets: {{{name}: {{env: {name}}}}}."
             yield _secret(("container", "env", name), f"container.env.{name}", remedy)
     for name, value in subject.recipe.engine.args.items():
-        if value is not True and value is not False and (_SECRET_FLAG.search(name) or _holds_secret(value)):
+        if value is not True and value is not False and (_SECRET_FLAG.search(name) or holds_secret(str(value))):
             variables = subject.traits.key_env if "key" in name else ()
             instead = f", or give it by container.secrets as {variables[0]} if this image reads it" if variables else ""
             remedy = f"Remove it: publish on 127.0.0.1 behind a proxy that asks for a key{instead}."
@@ -132,10 +127,6 @@ def _both(subject: Subject) -> Iterator[Finding]:
         if name in subject.recipe.container.env:
             what = f"container.env.{name} and container.secrets.{name} are one variable"
             yield Finding(("container", "env", name), what, "Keep the secret, remove the other.", key=True)
-
-
-def _holds_secret(value: Any) -> bool:
-    return _SECRET_VALUE.search(str(value)) is not None
 
 
 RULES = (
