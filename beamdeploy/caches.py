@@ -22,7 +22,8 @@ def made(environ: Mapping[str, str], name: str) -> Path | None:
     wanted = above / name
     try:
         for each in (above, wanted):
-            each.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not os.path.lexists(each):
+                each.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not _ours_alone(each):
                 return None
         return wanted if os.access(wanted, os.W_OK) else None
