@@ -118,7 +118,9 @@ def all_of(environ: Mapping[str, str]) -> tuple[Path, ...]:
 def _make_home(home: Path) -> None:
     """InputError: the user's cache folder cannot be used."""
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        # each by itself: `parents` takes no mode, and nothing is kept in a folder that others may write to
+        for each in (home.parent, home):
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         remedy = "Set XDG_CACHE_HOME to a folder that can be written."
         raise InputError([Problem(f"{home} cannot be made: {error.strerror}", remedy)]) from error
