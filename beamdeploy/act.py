@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import replace
 
 from beamdeploy.daemon import wait_for_docker
 from beamdeploy.errors import FAILED, LOCKED, UNREACHABLE, HostError
 from beamdeploy.gpu_memory import wait_for_gpus
-from beamdeploy.label import NAME, read_labels
+from beamdeploy.label import NAME
 from beamdeploy.plan import Plan
 from beamdeploy.preflight import KEPT
 from beamdeploy.ready import Say, Waiting, log_tail, settle
 from beamdeploy.remote import Session
 from beamdeploy.render import Spec, render_again
+from beamdeploy.served import deployed_as
 from beamdeploy.steps import USUALLY, Acted, Manner, carried, is_there, must
 
+GOES_ON = "What was begun may go on there: beamdeploy status says what runs, apply completes it."
 _RESTORE_AFTER = 30.0
 
 
@@ -34,14 +35,13 @@ def act(session: Session, spec: Spec, plan: Plan, say: Say, manner: Manner = USU
 def after_failure(session: Session, spec: Spec, plan: Plan, done: Acted, error: HostError, say: Say) -> HostError:
     """Bring the old server back if it was taken down; say what the state of the host is now."""
     if error.exit == UNREACHABLE:
-        return told_too(error, "What was begun may go on there: beamdeploy status says what runs, apply completes it.")
+        return told_too(error, GOES_ON)
     if error.exit == LOCKED:
         return error  # another run works here now
     try:
         done.manner.check_lock()
     except HostError as lost:
-        gone = "What was begun may go on there: beamdeploy status says what runs, apply completes it."
-        return lost if lost.exit == LOCKED else told_too(error, gone)
+        return lost if lost.exit == LOCKED else told_too(error, GOES_ON)
     if plan.fallback is None:
         left = "; the container is left for a look: beamdeploy logs" if done.container else ", and nothing runs now"
         return told_too(error, f"Nothing served here before{left}.")
@@ -121,8 +121,7 @@ def _put_away(session: Session, spec: Spec, failed: str, *, keep: bool) -> None:
 
 def serves_again(session: Session, spec: Spec, fallback: str, waiting: Waiting, say: Say) -> str:
     """What became of the old server, by its own spec out of its label."""
-    words = (*spec.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", fallback)
-    deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
+    deployed = deployed_as(session, fallback)
     if deployed is None or not deployed.settings:
         return "The server that ran before was started again; its label does not say how to ask it."
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
@@ -16,13 +15,14 @@ from beamdeploy import errors
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.fleet import each
 from beamdeploy.inventory import Host
-from beamdeploy.label import NAME, read_labels
+from beamdeploy.label import NAME
 from beamdeploy.lasting import lasting
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.regain import WayBack
 from beamdeploy.remote import Session, open_session
 from beamdeploy.remote.renewable import Renewable
 from beamdeploy.run import SayHost, told
+from beamdeploy.served import deployed_as
 from beamdeploy.startup import advance, begin
 from beamdeploy.steps import is_there
 
@@ -120,8 +120,7 @@ def _container(session: Session, name: str) -> str:
 
 def _engine(session: Session, container: str) -> str:
     """The engine whose log it is, as the container's label says; empty: it does not say."""
-    words = (*session.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", container)
-    deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
+    deployed = deployed_as(session, container)
     return str(deployed.recipe.get("engine", {}).get("name", "")) if deployed else ""
 
 

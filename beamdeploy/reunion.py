@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from beamdeploy.act import cleared, end, last_lines, serves_again, start_again, told_too, touched
+from beamdeploy.act import GOES_ON, cleared, end, last_lines, serves_again, start_again, told_too, touched
 from beamdeploy.errors import UNREACHABLE, HostError
 from beamdeploy.fleet import each
 from beamdeploy.ready import AS_USUAL, Say
@@ -23,8 +23,7 @@ def reunited(
 ) -> dict[str, HostError]:
     """Each host's error with what became of it."""
     there = {name: planned for name, planned in members.items() if errors[name].exit != UNREACHABLE}
-    gone = "What was begun may go on there: beamdeploy status says what runs, apply completes it."
-    told = {name: told_too(error, gone) for name, error in errors.items() if name not in there}
+    told = {name: told_too(error, GOES_ON) for name, error in errors.items() if name not in there}
     if not _any_touched(there, done):
         said = "Nothing was stopped or started here."
         return {**told, **{name: told_too(errors[name], said) for name in there}}

@@ -9,7 +9,7 @@ from beamdeploy.apikey import key
 from beamdeploy.engines import EngineFacts, facts_of
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.exchange import Carry, carrier, channel_carrier, reached
-from beamdeploy.label import NAME, read_labels
+from beamdeploy.label import NAME, Deployed, read_labels
 from beamdeploy.recipe import Json, Recipe, build
 from beamdeploy.remote import Session
 
@@ -74,9 +74,14 @@ def served_there(session: Session, name: str) -> Served:
     return _of_label(session, found.out.split()[0], name)
 
 
-def _of_label(session: Session, container: str, name: str) -> Served:
+def deployed_as(session: Session, container: str) -> Deployed | None:
+    """What a container's labels say; None: it is not ours, or not there."""
     words = (*session.host.docker_words, "inspect", "--format", "{{json .Config.Labels}}", container)
-    deployed = read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
+    return read_labels(json.loads(session.run(words, timeout=60).out or "null") or {})
+
+
+def _of_label(session: Session, container: str, name: str) -> Served:
+    deployed = deployed_as(session, container)
     if deployed is None or not deployed.recipe:
         what = f"the label of {name} does not say what it serves"
         raise HostError(Problem(what, "Name the recipe's file instead.", session.host.name))

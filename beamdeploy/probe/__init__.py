@@ -77,7 +77,7 @@ def ask(session: Session, spec: Spec, words: Sequence[str]) -> Probed:
     image = words[words.index("--entrypoint") + 2]
     args = (spec.host.state_folder, key, image, *spec.host.docker_words, "--", *words)
     result = session.script(script(), args, timeout=SECONDS)
-    told = _mapping(result.out)
+    told = last_object(result.out)
     if not result.ok or told is None:
         said = " ".join((result.err.strip() or result.out.strip() or "it said nothing").split())[-300:]
         return Probed((_not_asked(f"exit {result.exit}: {said}"),))
@@ -147,7 +147,8 @@ def _not_asked(why: str) -> Problem:
     return Problem(what, "A flag that it refuses would show only when it starts.", rule="BD268", level="warning")
 
 
-def _mapping(text: str) -> Mapping[str, Any] | None:
+def last_object(text: str) -> Mapping[str, Any] | None:
+    """The JSON object on the last line of what a program printed; None: there is none."""
     try:
         found = json.loads(text.strip().rpartition("\n")[2])
     except ValueError:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
-from typing import Any
 
 from beamdeploy.errors import Problem
-from beamdeploy.probe import image_and_options
+from beamdeploy.probe import image_and_options, last_object
 from beamdeploy.render import Spec
 
 SECONDS = 180
@@ -53,7 +51,7 @@ def cuda_words(spec: Spec, *, contexts: bool) -> tuple[str, ...]:
 def problems(spec: Spec, out: str) -> Iterator[Problem]:
     """What the container said, as problems: an error where CUDA does not start, a warning where it was not asked."""
     seen = re.findall(r"^GPU \d+: ", out, re.MULTILINE)
-    told = {"gpus": len(seen)} if seen else _mapping(out)
+    told = {"gpus": len(seen)} if seen else last_object(out)
     if told is None:
         yield not_looked_at(" ".join(out.split())[-200:] or "it said nothing")
     elif "unasked" in told:
@@ -78,11 +76,3 @@ def _refused(spec: Spec, call: str, status: int) -> Problem:
     gpus = ", ".join(map(str, spec.gpus))
     what = f"CUDA does not start in the image {spec.image.word} on GPU {gpus}: {call} says {status} ({means})"
     return Problem(what, remedy, rule="BD267")
-
-
-def _mapping(text: str) -> Mapping[str, Any] | None:
-    try:
-        found = json.loads(text.strip().rpartition("\n")[2])
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

@@ -17,21 +17,13 @@ from beamdeploy.remote import open_session
 from tests.chaos.faults import until
 from tests.integration.command import Job, container_id, environment
 from tests.integration.test_safe_change import slow, started, wait_for_phase
-from tests.lab import Lab, LabHost
+from tests.lab import LabHost
 
 DROP = "kill -9 $(pgrep -f '[s]shd: root@notty')"
 NOBODY = "kill -STOP $(cat /run/sshd.pid)"
 AGAIN = "kill -CONT $(cat /run/sshd.pid)"
 LAPSE = "kill $(pgrep -f '[t]imeout 30 head')"
 OTHER = "exec 9</run/lock/beamdeploy-beam.lock; flock 9; echo 'somebody else' > /run/lock/beamdeploy-beam.lock; sleep 5"
-
-
-@pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    return made
 
 
 def read_on(run: subprocess.Popen[str], word: str) -> str:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from signal import SIGINT
 
 import pytest
 
 from tests.integration.command import Job, beamdeploy, container_id, environment
-from tests.lab import Lab, LabHost
+from tests.lab import LabHost
 
 DROP = "kill -9 $(pgrep -f '[s]shd: root@notty')"
 
 
 @pytest.fixture
-def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
-    made = Job(lab, (clean_host,), tmp_path)
-    made.write()
-    made.write_inventory()
-    assert made.run("apply").exit == 0
-    return made
+def job(job: Job) -> Job:
+    """The Beam recipe, served."""
+    assert job.run("apply").exit == 0
+    return job
 
 
 def test_top_says_who_uses_the_gpus_and_what_is_ours(job: Job, clean_host: LabHost) -> None:
