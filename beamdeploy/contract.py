@@ -7,11 +7,12 @@ from dataclasses import asdict
 
 from beamdeploy import errors
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.inventory import Host
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.recipe import Recipe
 from beamdeploy.remote import open_session
+from beamdeploy.remote.gates import Gates
 from beamdeploy.run import SayHost, told
 from beamdeploy.served import served
 from beamdeploy.smoke import Outcome, failures, smoke, summary
@@ -21,19 +22,26 @@ Asked = tuple[tuple[Outcome, ...], tuple[Problem, ...]]
 
 
 def ask_all(
-    hosts: Iterable[Host], target: Recipe | str, names: Iterable[str], say: SayHost, *, accept_new: bool
+    hosts: Iterable[Host],
+    target: Recipe | str,
+    names: Iterable[str],
+    say: SayHost,
+    *,
+    accept_new: bool,
+    forks: Forks = AS_USUAL,
 ) -> Report:
     """The checks of these names on every host, of what a recipe says or of the deployment of a name."""
     by_name, names = {host.name: host for host in hosts}, tuple(names)
+    gates = Gates(forks.through_a_bastion)
 
     def work(host: str) -> Asked:
         say(host, "connect", by_name[host].address or "")
-        with open_session(by_name[host], accept_new=accept_new) as session:
+        with open_session(by_name[host], accept_new=accept_new, gates=gates) as session:
             asked = served(session, target)
             outcomes = smoke(asked.way(session), asked, names, lambda phase, detail: say(host, phase, detail))
             return outcomes, told(session)
 
-    results = each(by_name, work)
+    results = each(by_name, work, at_once=forks.hosts)
     reports = tuple(_report(host, results[host]) for host in by_name)
     return Report("Smoke", errors.worst(report.exit for report in reports), reports)
 

@@ -9,7 +9,7 @@ from typing import Any
 from beamdeploy import errors
 from beamdeploy.diagnose import explain, guess_engine
 from beamdeploy.errors import HostError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.health import completion, gpus_inside
 from beamdeploy.inventory import Host
 from beamdeploy.look import Question, look
@@ -18,6 +18,7 @@ from beamdeploy.outcome import HostReport, Report
 from beamdeploy.preflight import preflight
 from beamdeploy.ready import ended_problem
 from beamdeploy.remote import Session, open_session
+from beamdeploy.remote.gates import Gates
 from beamdeploy.render import Spec
 from beamdeploy.startup import advance, begin, log_lines
 from beamdeploy.status import DOUBTS, Deployment, deployments, recipe_of
@@ -52,15 +53,18 @@ def doctor_log(text: str, engine: str | None, file: str | None) -> Report:
     return Report("Doctor", errors.FAILED, problems=(placed,), details=details)
 
 
-def doctor(hosts: Iterable[Host], name: str | None, specs: Mapping[str, Spec], *, accept_new: bool) -> Report:
+def doctor(
+    hosts: Iterable[Host], name: str | None, specs: Mapping[str, Spec], *, accept_new: bool, forks: Forks = AS_USUAL
+) -> Report:
     """Look at each host, and examine its deployments or that of one name. `specs`: of a recipe, by host."""
     by_name = {host.name: host for host in hosts}
+    gates = Gates(forks.through_a_bastion)
 
     def work(host: str) -> HostReport:
-        with open_session(by_name[host], accept_new=accept_new) as session:
+        with open_session(by_name[host], accept_new=accept_new, gates=gates) as session:
             return _examined(session, by_name[host], name, specs.get(host))
 
-    results = each(by_name, work)
+    results = each(by_name, work, at_once=forks.hosts)
     reports = tuple(_report(host, results[host]) for host in by_name)
     return Report("Doctor", errors.worst(report.exit for report in reports), reports)
 

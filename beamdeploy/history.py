@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from beamdeploy import errors, recap
 from beamdeploy.errors import BeamdeployError, HostError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.inventory import Host
 from beamdeploy.label import Deployed, without_labels
 from beamdeploy.outcome import HostReport, Report
@@ -20,17 +20,17 @@ _READY, _REMOVED = "ready", "removed"
 
 
 def entries(
-    hosts: Iterable[Host], name: str | None, say: SayHost, *, accept_new: bool
+    hosts: Iterable[Host], name: str | None, say: SayHost, *, accept_new: bool, forks: Forks = AS_USUAL
 ) -> dict[str, tuple[Entry, ...] | HostError]:
     """Host → its history, oldest first; entry N of `history` is at N - 1."""
     by_name = {host.name: host for host in hosts}
     with ExitStack() as stack:
-        run = Run(stack, say)
+        run = Run(stack, say, forks)
 
         def work(host: str) -> tuple[Entry, ...]:
             return read(run.opened(by_name[host], accept_new=accept_new), name)
 
-        return each(by_name, work)
+        return each(by_name, work, at_once=forks.hosts)
 
 
 def history(found: dict[str, tuple[Entry, ...] | HostError], number: int | None) -> Report:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -13,13 +14,14 @@ from itertools import chain, repeat
 
 from beamdeploy import errors
 from beamdeploy.errors import FAILED, HostError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.inventory import Host
 from beamdeploy.label import NAME
 from beamdeploy.lasting import lasting
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.regain import WayBack
 from beamdeploy.remote import Session, open_session
+from beamdeploy.remote.gates import Gates
 from beamdeploy.remote.renewable import Renewable
 from beamdeploy.run import SayHost, told
 from beamdeploy.served import deployed_as
@@ -44,24 +46,26 @@ def logs(
     follow: bool,
     phases: bool,
     accept_new: bool,
+    forks: Forks = AS_USUAL,
 ) -> Report:
     """Hand over every line as (host, text), or only those that begin a phase of a start, with its name.
 
-    The report says on which hosts there was no log.
+    The report says on which hosts there was no log. All are followed at the same time, whatever their number: of that,
+    `forks` bounds the opening of the connections.
     """
-    by_name = {host.name: host for host in hosts}
-
-    def opened(host: str) -> Session:
-        return open_session(by_name[host], accept_new=accept_new)
+    door = _Door(hosts, forks, accept_new=accept_new)
 
     def work(host: str) -> tuple[Problem, ...]:
-        with Renewable(opened(host)) as session:
+        with Renewable(door.opened(host)) as session:
             container = _container(session, name)
             shown = partial(line, host)
             take = _phases(_engine(session, container), shown) if phases else shown
             if follow:
                 way = WayBack(
-                    lambda: opened(host), session.renew, lambda *event: say(host, *event), "the log goes on there"
+                    lambda: door.opened_again(host),
+                    session.renew,
+                    lambda *event: say(host, *event),
+                    "the log goes on there",
                 )
                 _follow(session, container, take, tail, way)
             else:
@@ -70,9 +74,27 @@ def logs(
                 session.follow(words, take, timeout=600)
             return told(session)
 
-    results = each(by_name, work)
+    results = each(door.hosts, work, at_once=len(door.hosts) if follow else forks.hosts)
     reports = tuple(_report(host, result) for host, result in results.items())
     return Report("Logs", errors.worst(report.exit for report in reports), reports)
+
+
+class _Door:
+    """The way to each host, for so many at a time as `forks` says."""
+
+    def __init__(self, hosts: Iterable[Host], forks: Forks, *, accept_new: bool) -> None:
+        self.hosts = {host.name: host for host in hosts}
+        self._accept_new = accept_new
+        self._gates = Gates(forks.through_a_bastion)
+        self._at_once = threading.BoundedSemaphore(forks.hosts)
+
+    def opened(self, host: str) -> Session:
+        with self._at_once:
+            return open_session(self.hosts[host], accept_new=self._accept_new, gates=self._gates)
+
+    def opened_again(self, host: str) -> Session:
+        self._gates.hope()
+        return self.opened(host)
 
 
 class Stamped:

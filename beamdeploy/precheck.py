@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from beamdeploy import errors, recap
 from beamdeploy.errors import HostError
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.look import look
 from beamdeploy.look.facts import Facts
 from beamdeploy.outcome import HostReport, PlanLine, Report
@@ -20,11 +20,11 @@ from beamdeploy.survey import question
 _MARKS = {"ok": " ", "warn": "~", "block": "!"}
 
 
-def precheck(specs: Iterable[Spec], say: SayHost, *, accept_new: bool) -> Report:
+def precheck(specs: Iterable[Spec], say: SayHost, *, accept_new: bool, forks: Forks = AS_USUAL) -> Report:
     """Look once at each host of these specs."""
     by_name = {spec.host.name: spec for spec in specs}
     with ExitStack() as stack:
-        run = Run(stack, say)
+        run = Run(stack, say, forks)
 
         def work(name: str) -> HostReport:
             session = run.opened_to_look(by_name[name].host, accept_new=accept_new)
@@ -32,7 +32,7 @@ def precheck(specs: Iterable[Spec], say: SayHost, *, accept_new: bool) -> Report
             report = judged(by_name[name], look(session, question(by_name[name])))
             return HostReport(**{**vars(report), "problems": (*told(session), *report.problems)})
 
-        results = each(by_name, work)
+        results = each(by_name, work, at_once=forks.hosts)
     reports = tuple(_reported(name, results[name]) for name in by_name)
     return Report("Preflight", errors.worst(report.exit for report in reports), reports)
 

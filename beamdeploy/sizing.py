@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from beamdeploy import errors, recap
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.fit import Fit, fit
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.hardware import FAMILIES, family
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts, Weights
@@ -44,18 +44,18 @@ def with_gpus(recipe: Recipe, gpu: str, count: int) -> Recipe:
     return replace(recipe, engine=engine, hardware=replace(recipe.hardware, gpu=gpu, count=count))
 
 
-def on_hosts(specs: Iterable[Spec], say: SayHost, *, accept_new: bool) -> Report:
+def on_hosts(specs: Iterable[Spec], say: SayHost, *, accept_new: bool, forks: Forks = AS_USUAL) -> Report:
     """The fit into each host's GPUs, by what is staged there where it is."""
     by_name = {spec.host.name: spec for spec in specs}
     with ExitStack() as stack:
-        run = Run(stack, say)
+        run = Run(stack, say, forks)
 
         def work(name: str) -> HostReport:
             session = run.opened_to_look(by_name[name].host, accept_new=accept_new)
             run.say(name, "look", "")
             return _on_host(by_name[name], look(session, question(by_name[name])))
 
-        results = each(by_name, work)
+        results = each(by_name, work, at_once=forks.hosts)
     reports = tuple(_told(name, results[name]) for name in by_name)
     return Report("Fit", errors.worst(report.exit for report in reports), reports)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from beamdeploy import errors
 from beamdeploy.errors import HostError, InputError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.inventory import Host
 from beamdeploy.lock import LockedFolder, wanted_folders
 from beamdeploy.outcome import HostReport, Report
@@ -34,11 +34,12 @@ def stage(
     say: SayHost,
     *,
     accept_new: bool,
+    forks: Forks = AS_USUAL,
 ) -> Report:
     """Stage every folder of the recipe on every host. InputError: nothing says what is right."""
     by_name = {spec.host.name: spec for spec in specs}
     with ExitStack() as stack:
-        run = Run(stack, say)
+        run = Run(stack, say, forks)
         here = stack.enter_context(open_session(Host(HERE, connection="local", model_dir=source.path)))
         shared = Staging(recipe, {}, source, manner, Holders([]), {}, {}, here)
         if source.host is not None:
@@ -56,7 +57,7 @@ def stage(
             return stage_host(by_name[name], shared, run.sayer(name))
 
         targets = [name for name in by_name if source.host is None or name != source.host.name]
-        results = each(targets, work)
+        results = each(targets, work, at_once=forks.hosts)
     reports = tuple(reported(name, results[name]) for name in targets)
     return Report("Stage", errors.worst(report.exit for report in reports), reports)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from beamdeploy import errors
 from beamdeploy.errors import HostError, InputError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.hostlock import locked
 from beamdeploy.image import ImageRef
 from beamdeploy.inventory import Host
@@ -41,13 +41,15 @@ class _Shared:
     size: int = 0
 
 
-def stage_image(specs: tuple[Spec, ...], source: From, manner: Manner, say: SayHost, *, accept_new: bool) -> Report:
+def stage_image(
+    specs: tuple[Spec, ...], source: From, manner: Manner, say: SayHost, *, accept_new: bool, forks: Forks = AS_USUAL
+) -> Report:
     """Bring it to every host that lacks it. InputError: nothing would prove that what arrives is the right one."""
     by_name = {spec.host.name: spec for spec in specs}
     if specs and not source.hub:
         _require_proof(specs[0])
     with ExitStack() as stack:
-        run = Run(stack, say)
+        run = Run(stack, say, forks)
         sessions: dict[str, Session] = {}
         if not source.hub:
             host = source.host or Host(HERE, connection="local")
@@ -63,7 +65,7 @@ def stage_image(specs: tuple[Spec, ...], source: From, manner: Manner, say: SayH
             return _on_host(by_name[name], shared, run.sayer(name))
 
         targets = [name for name in by_name if source.host is None or name != source.host.name]
-        results = each(targets, work)
+        results = each(targets, work, at_once=forks.hosts)
     reports = tuple(reported(name, results[name]) for name in targets)
     return Report("Stage", errors.worst(report.exit for report in reports), reports)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from beamdeploy import errors
 from beamdeploy.errors import BeamdeployError, HostError, Problem
-from beamdeploy.fleet import each
+from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.lock import LockedFolder, wanted_folders
 from beamdeploy.look import Question, look
 from beamdeploy.look.facts import Facts
@@ -48,20 +48,27 @@ class Reference:
 
 
 def verify(
-    recipe: Recipe, specs: Iterable[Spec], depth: Depth, say: SayHost, *, accept_new: bool, offline: bool
+    recipe: Recipe,
+    specs: Iterable[Spec],
+    depth: Depth,
+    say: SayHost,
+    *,
+    accept_new: bool,
+    forks: Forks = AS_USUAL,
+    offline: bool,
 ) -> Report:
     """Verify the weights of all hosts. `offline`: the hub is not asked where the lock is silent."""
     by_name = {spec.host.name: spec for spec in specs}
     known = next(iter(by_name.values())).weights if by_name else {}
     reference = reference_of(recipe, known, ask_hub=depth.deep and not offline)
     with ExitStack() as stack:
-        run = Run(stack, say)
+        run = Run(stack, say, forks)
 
         def work(name: str) -> HostReport:
             session = run.opened(by_name[name].host, accept_new=accept_new)
             return verify_host(session, by_name[name], reference, depth, run.sayer(name))
 
-        results = each(by_name, work)
+        results = each(by_name, work, at_once=forks.hosts)
     reports = tuple(_reported(name, results[name]) for name in by_name)
     return Report("Verify", errors.worst(report.exit for report in reports), reports, reference.problems)
 

@@ -60,7 +60,7 @@ def apply(
         require_lock(recipe, lock)
     hosts = load_hosts(where, wanted)
     specs = ordered(deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned), rollout.order)
-    how = rollout_options(rollout, accept_new=where.accept_new, skip_blocked=skip_blocked, diff=diff)
+    how = rollout_options(rollout, where, skip_blocked=skip_blocked, diff=diff)
     with Progress() as progress:
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
     note(where.inventory, report, os.environ)

@@ -38,7 +38,7 @@ def _outputs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
 
 @click.command()
 @click.argument("target", metavar="RECIPE|NAME", shell_complete=complete.recipe_files)
-@options.hosts
+@options.one_host
 @options.overrides
 @click.option("--concurrency", callback=_levels, default="1,2,4,8", show_default=True, help="Requests at a time.")
 @click.option("--requests", type=click.IntRange(1), default=32, show_default=True, help="Requests at each level.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("target", metavar="RECIPE|NAME", shell_complete=complete.recipe_files)
-@options.hosts
+@options.one_host
 @options.overrides
 @click.option("--system", metavar="TEXT", help="The system message.")
 @click.option(

@@ -11,7 +11,7 @@ _FORMS = ("env", "curl", "python", "openai")
 
 @click.command()
 @click.argument("target", metavar="RECIPE|NAME", shell_complete=complete.recipe_files)
-@options.hosts
+@options.one_host
 @options.overrides
 @click.option("--as", "form", type=click.Choice(_FORMS), default="env", show_default=True, help="What to print.")
 @click.option(

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from beamdeploy.cli import complete, options
-
-if TYPE_CHECKING:
-    from beamdeploy.fleet import Forks
 
 
 @click.command()
@@ -17,14 +12,12 @@ if TYPE_CHECKING:
 @options.hosts
 @options.lock_wait
 @options.yes
-@options.forks
 @options.output
 def destroy(
     target: str | None,
     where: options.Where,
     lock_wait: float,
     yes: bool,
-    forks: Forks,
     output: str,
 ) -> int:
     """Stop and remove a deployment, and look whether it is gone. Weights, images and all else stay.
@@ -41,6 +34,6 @@ def destroy(
     with Progress() as progress:
         asked = confirm_destroy(progress, yes=yes)
         report = takedown.destroy(
-            hosts, name, progress.event, asked, accept_new=where.accept_new, lock_wait=lock_wait, forks=forks
+            hosts, name, progress.event, asked, accept_new=where.accept_new, lock_wait=lock_wait, forks=where.forks
         )
     return show(report, output)

@@ -45,4 +45,7 @@ def doctor(
     if target is not None and is_recipe(target):
         wanted, lock = load_wanted(target, overrides)
         specs = {spec.host.name: spec for spec in specs_of(wanted, hosts, lock, None)}
-    return show(examination.doctor(hosts, deployment_name(target), specs, accept_new=where.accept_new), output)
+    return show(
+        examination.doctor(hosts, deployment_name(target), specs, accept_new=where.accept_new, forks=where.forks),
+        output,
+    )

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from beamdeploy.cli import options
-
-if TYPE_CHECKING:
-    from beamdeploy.fleet import Forks
 
 
 @click.command()
@@ -20,7 +15,6 @@ if TYPE_CHECKING:
 @click.option(
     "--ignore", "ignored", multiple=True, metavar="SETTING", help="This may differ; docker.* and such, several times."
 )
-@options.forks
 @options.output
 def drift(
     recipe: str,
@@ -28,7 +22,6 @@ def drift(
     overrides: tuple[tuple[str, str], ...],
     templates: str | None,
     ignored: tuple[str, ...],
-    forks: Forks,
     output: str,
 ) -> int:
     """Say what on the hosts is not as RECIPE says; nothing is changed. Ends with 10 when something is not.
@@ -43,5 +36,5 @@ def drift(
     wanted, lock = load_wanted(recipe, overrides)
     specs = deploy.specs_of(wanted, load_hosts(where), lock, templates)
     with Progress() as progress:
-        report = deploy.drift(specs, Options(accept_new=where.accept_new, forks=forks), ignored, progress.event)
+        report = deploy.drift(specs, Options(accept_new=where.accept_new, forks=where.forks), ignored, progress.event)
     return show(report, output)

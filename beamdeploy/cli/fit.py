@@ -38,5 +38,5 @@ def fit(
     wanted, lock = load_wanted(recipe, overrides)
     specs = specs_of(wanted, load_hosts(where, wanted), lock, None)
     with Progress() as progress:
-        report = on_hosts(specs, progress.event, accept_new=where.accept_new)
+        report = on_hosts(specs, progress.event, accept_new=where.accept_new, forks=where.forks)
     return show(report, output)

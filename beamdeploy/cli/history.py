@@ -32,7 +32,9 @@ def history(
 
     hosts = load_hosts(where)
     with Progress() as progress:
-        found = past.entries(hosts, deployment_name(target), progress.event, accept_new=where.accept_new)
+        found = past.entries(
+            hosts, deployment_name(target), progress.event, accept_new=where.accept_new, forks=where.forks
+        )
     report = past.history(found, number)
     if output == "text" and number is None:
         show_table(("host", "no", "when", "by", "run", "outcome", "digest", "seconds"), _rows(report.hosts))

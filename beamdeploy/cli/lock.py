@@ -31,7 +31,7 @@ from beamdeploy.errors import CHANGES_PENDING, DONE
     metavar="HOST[:PORT]",
     help="Ask this registry, or those of a network (10.0.0.0/8), over plain HTTP, as dockerd is told to.",
 )
-@options.hosts
+@options.one_host
 @options.output
 def lock(
     recipe: str,

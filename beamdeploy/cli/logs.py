@@ -39,6 +39,7 @@ def logs(
         follow=follow,
         phases=phase,
         accept_new=where.accept_new,
+        forks=where.forks,
     )
     show_problems(ended.all_problems)
     return ended.exit

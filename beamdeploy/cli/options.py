@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -141,6 +141,12 @@ def unpinned(command: F) -> F:
     return click.option("--unpinned", is_flag=True, help="Go on with an image that has no digest and no lock.")(command)
 
 
+def _as_usual() -> Forks:
+    from beamdeploy.fleet import AS_USUAL
+
+    return AS_USUAL
+
+
 @dataclass(frozen=True)
 class Where:
     """Which hosts are meant, and what is said of all of them: see the help of each option."""
@@ -150,6 +156,7 @@ class Where:
     model_dir: str | None
     gpus: tuple[int, ...] | None
     accept_new: bool
+    forks: Forks = field(default_factory=_as_usual)
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,6 @@ class Rollout:
     max_fail: int
     order: str
     lock_wait: float
-    forks: Forks
     keep_failed: bool
 
 
@@ -198,7 +204,7 @@ def rollout(command: Callable[..., int]) -> Callable[..., int]:
         click.option("--order", type=orders, default="inventory", help="In which order, as in Ansible."),
     ):
         gathered = option(gathered)
-    return lock_wait(forks(gathered))
+    return lock_wait(gathered)
 
 
 def lock_wait(command: F) -> F:
@@ -230,7 +236,12 @@ def yes(command: F) -> F:
 
 
 def hosts(command: Callable[..., int]) -> Callable[..., int]:
-    """`where: Where`"""
+    """`where: Where`, of a command that works on all the hosts that are meant"""
+    return inventory(limit(model_dir(gpus(accept_new(forks(_as_one("where", Where, command)))))))
+
+
+def one_host(command: Callable[..., int]) -> Callable[..., int]:
+    """`where: Where`, of a command that asks one host, or none"""
     return inventory(limit(model_dir(gpus(accept_new(_as_one("where", Where, command))))))
 
 
@@ -239,7 +250,7 @@ def _as_one(name: str, kind: type[Where] | type[Rollout], command: Callable[...,
 
     @wraps(command)
     def gathered(*words: Any, **given: Any) -> int:
-        ours = {each.name: given.pop(each.name) for each in fields(kind)}
+        ours = {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
         return command(*words, **{name: kind(**ours)}, **given)
 
     return gathered
@@ -249,7 +260,7 @@ def _forks(ctx: click.Context, param: click.Parameter, given: str | None) -> For
     from beamdeploy.fleet import Forks
 
     if given is None:
-        return Forks()
+        return _as_usual()
     hosts, slash, bastion = given.partition("/")
     numbers = [hosts, bastion] if slash else [hosts]
     if not all(number.isascii() and number.isdigit() and int(number) > 0 for number in numbers):

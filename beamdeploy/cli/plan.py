@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
 from beamdeploy.cli import options
 from beamdeploy.errors import CHANGES_PENDING, DONE
-
-if TYPE_CHECKING:
-    from beamdeploy.fleet import Forks
 
 
 @click.command()
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
 @options.unpinned
 @click.option("--exit-code", is_flag=True, help="End with 10 when apply would change something.")
 @options.diff
-@options.forks
 @options.output
 def plan(
     recipe: str,
@@ -32,7 +27,6 @@ def plan(
     unpinned: bool,
     exit_code: bool,
     diff: bool,
-    forks: Forks,
     output: str,
 ) -> int:
     """Show what `apply` would change on each host, and why. Nothing is changed."""
@@ -45,7 +39,7 @@ def plan(
     hosts = load_hosts(where, wanted)
     specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
     with Progress() as progress:
-        report = deploy.plan(specs, Options(accept_new=where.accept_new, forks=forks, diff=diff), progress.event)
+        report = deploy.plan(specs, Options(accept_new=where.accept_new, forks=where.forks, diff=diff), progress.event)
     if exit_code and report.exit == DONE and deploy.pending(report):
         report = replace(report, exit=CHANGES_PENDING)
     return show(report, output)

@@ -31,5 +31,5 @@ def preflight(
     wanted, lock = load_wanted(recipe, overrides)
     specs = specs_of(wanted, load_hosts(where, wanted), lock, None)
     with Progress() as progress:
-        report = precheck(specs, progress.event, accept_new=where.accept_new)
+        report = precheck(specs, progress.event, accept_new=where.accept_new, forks=where.forks)
     return show(report, output)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from beamdeploy.cli import complete, options
-
-if TYPE_CHECKING:
-    from beamdeploy.fleet import Forks
 
 
 @click.command()
 @click.argument("target", metavar="[RECIPE|NAME|-]", required=False, shell_complete=complete.recipe_files)
 @options.hosts
 @options.lock_wait
-@options.forks
 @options.yes
 @options.output
 def prune(
     target: str | None,
     where: options.Where,
     lock_wait: float,
-    forks: Forks,
     yes: bool,
     output: str,
 ) -> int:
@@ -43,6 +36,6 @@ def prune(
     with Progress() as progress:
         asked = confirm_prune(progress, yes=yes)
         report = removal.prune(
-            hosts, name, progress.event, asked, accept_new=where.accept_new, lock_wait=lock_wait, forks=forks
+            hosts, name, progress.event, asked, accept_new=where.accept_new, lock_wait=lock_wait, forks=where.forks
         )
     return show(report, output)

@@ -12,7 +12,7 @@ from beamdeploy.cli import options
 
 @click.command()
 @options.recipe
-@options.hosts
+@options.one_host
 @options.overrides
 @options.templates
 @click.option("--resolved", is_flag=True, help="Print the recipe itself: with its variant, -e and all defaults.")

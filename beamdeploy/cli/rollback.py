@@ -37,9 +37,11 @@ def rollback(
     from beamdeploy.report import Progress, show
 
     hosts = load_hosts(where)
-    how = rollout_options(rollout, accept_new=where.accept_new, action="rollback")
+    how = rollout_options(rollout, where, action="rollback")
     with Progress() as progress:
-        found = history.entries(hosts, deployment_name(target), progress.event, accept_new=where.accept_new)
+        found = history.entries(
+            hosts, deployment_name(target), progress.event, accept_new=where.accept_new, forks=where.forks
+        )
         specs = ordered(history.way_back(hosts, found, number, progress.event), rollout.order)
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
     note(where.inventory, report, os.environ)

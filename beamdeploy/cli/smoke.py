@@ -50,7 +50,7 @@ def smoke(
     wanted = load_wanted(target, overrides)[0] if is_recipe(target) else target
     hosts = load_hosts(where) if isinstance(wanted, str) else heads(wanted, load_hosts(where))
     with Progress() as progress:
-        report = ask_all(hosts, wanted, only, progress.event, accept_new=where.accept_new)
+        report = ask_all(hosts, wanted, only, progress.event, accept_new=where.accept_new, forks=where.forks)
     if output == "text":
         show_table(("HOST", "CHECK", "VERDICT", "TIME", "WHY"), _rows(report))
     return show(report, output)

@@ -75,9 +75,11 @@ def stage(
     manner = Manner(streams, lock_wait, os.environ, hf_image)
     with Progress() as progress:
         if of_image:
-            report = stage_image(specs, origin, manner, progress.event, accept_new=where.accept_new)
+            report = stage_image(specs, origin, manner, progress.event, accept_new=where.accept_new, forks=where.forks)
         else:
-            report = stage(wanted, specs, origin, manner, progress.event, accept_new=where.accept_new)
+            report = stage(
+                wanted, specs, origin, manner, progress.event, accept_new=where.accept_new, forks=where.forks
+            )
     return show(report, output)
 
 

@@ -9,7 +9,6 @@ import click
 from beamdeploy.cli import complete, options
 
 if TYPE_CHECKING:
-    from beamdeploy.fleet import Forks
     from beamdeploy.outcome import Report
 
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 @click.option("--deep", is_flag=True, help="Also ask each container for its GPUs, and each server for a completion.")
 @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @options.interval(5.0)
-@options.forks
 @options.output
 def status(
     target: str | None,
@@ -29,7 +27,6 @@ def status(
     deep: bool,
     watch: bool,
     interval: float,
-    forks: Forks,
     output: str,
 ) -> int:
     """Say what beamdeploy runs on each host, since when, and whether it is ready.
@@ -52,7 +49,7 @@ def status(
         specs = {spec.host.name: spec for spec in specs_of(wanted, hosts, lock, None)}
     name = deployment_name(target)
 
-    with Kept(hosts, accept_new=where.accept_new, forks=forks) as kept:
+    with Kept(hosts, accept_new=where.accept_new, forks=where.forks) as kept:
 
         def looked() -> Report:
             return look.status(kept, name, specs, deep=deep)

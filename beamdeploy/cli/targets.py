@@ -45,19 +45,19 @@ def ordered(specs: tuple[Spec, ...], order: str) -> tuple[Spec, ...]:
 
 
 def rollout_options(
-    rollout: Rollout, *, accept_new: bool, skip_blocked: bool = False, diff: bool = False, action: str = "apply"
+    rollout: Rollout, where: Where, *, skip_blocked: bool = False, diff: bool = False, action: str = "apply"
 ) -> Options:
     """The run's options out of the command line's."""
     from beamdeploy.survey import Options
 
     return Options(
-        accept_new=accept_new,
+        accept_new=where.accept_new,
         skip_blocked=skip_blocked,
         lock_wait=rollout.lock_wait,
         serial=rollout.serial,
         canary=rollout.canary,
         max_fail=rollout.max_fail,
-        forks=rollout.forks,
+        forks=where.forks,
         keep_failed=rollout.keep_failed,
         diff=diff,
         action=action,

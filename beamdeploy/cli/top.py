@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from beamdeploy.cli import options
-
-if TYPE_CHECKING:
-    from beamdeploy.fleet import Forks
 
 
 @click.command()
 @options.hosts
 @options.interval(2.0)
-@options.forks
 @options.output
-def top(where: options.Where, interval: float, forks: Forks, output: str) -> int:
+def top(where: options.Where, interval: float, output: str) -> int:
     """Show the GPUs of each host, who uses them, and the requests of each deployment, again and again until Ctrl-C.
 
     Without a terminal, or with -o json, once. Each host keeps one connection. "not ours": a process that no deployment
@@ -29,7 +23,7 @@ def top(where: options.Where, interval: float, forks: Forks, output: str) -> int
     from beamdeploy.report.live import is_live, tables_of, watched
     from beamdeploy.top import Top, tables
 
-    with Kept(load_hosts(where), accept_new=where.accept_new, forks=forks) as kept:
+    with Kept(load_hosts(where), accept_new=where.accept_new, forks=where.forks) as kept:
         shown = Top(kept)
         if output == "text" and is_live():
             return watched(shown.look, interval, output, tables_of(tables))

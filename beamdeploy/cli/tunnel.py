@@ -11,7 +11,7 @@ from beamdeploy.cli import complete, options
 
 @click.command()
 @click.argument("target", metavar="RECIPE|NAME", shell_complete=complete.recipe_files)
-@options.hosts
+@options.one_host
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

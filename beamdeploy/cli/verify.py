@@ -48,5 +48,7 @@ def verify(
     depth = Depth(deep is not None, deep == "always", processes)
     silent = offline or os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "YES", "ON")
     with Progress() as progress:
-        report = verify(wanted, specs, depth, progress.event, accept_new=where.accept_new, offline=silent)
+        report = verify(
+            wanted, specs, depth, progress.event, accept_new=where.accept_new, forks=where.forks, offline=silent
+        )
     return show(report, output)
