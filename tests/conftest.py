@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests.lab.fixtures import clean_host, clean_hosts, job, lab, name
 
 __all__ = ["clean_host", "clean_hosts", "job", "lab", "name"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fresh_cache() -> Iterator[None]:
+    """What earlier runs kept, which other code wrote, is not believed. A short path: sockets lie there."""
+    with tempfile.TemporaryDirectory(prefix="bd-", dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", folder)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

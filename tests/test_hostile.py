@@ -44,9 +44,6 @@ BANNED = (
     "shutil.",
 )
 SECONDS = 20  # of processor time, for the slowest that is within the limits of size
-# the templates of the package, compiled: the one thing that a check keeps
-COMPILED = str(caches.made(os.environ, f"templates-{__version__}"))
-
 seen: list[tuple[str, str]] = []
 watching: list[bool] = []
 
@@ -79,7 +76,9 @@ def ours(path: str) -> bool:
 
 def strayed(file: Path) -> list[tuple[str, str]]:
     allowed = {str(file), str(file.with_suffix(".lock.yaml"))}
-    told = [(event, path) for event, path in seen if not path.startswith(COMPILED)]
+    # what a check keeps: the templates of the package, compiled, and which data was found good
+    kept = tuple(str(caches.made(os.environ, name)) for name in (f"templates-{__version__}", "good"))
+    told = [(event, path) for event, path in seen if not path.startswith(kept)]
     return [(event, path) for event, path in told if event != "open" or not (path in allowed or ours(path))]
 
 
@@ -100,7 +99,7 @@ def tried(text: bytes) -> Report:
         with watched():
             report = check_all([str(file)])
             rendered(file)
-            found = strayed(file)
+        found = strayed(file)
         assert (found, time.process_time() - begin < SECONDS) == ([], True)
         json.dumps([problem.what for problem in report.problems])
         return report

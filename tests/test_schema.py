@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +17,7 @@ from jsonschema import Draft202012Validator
 
 from beamdeploy.documents import MAX_PROBLEMS, Document, load
 from beamdeploy.errors import Problem
-from beamdeploy.schema import check, check_against, defaults, defaults_from, load_schema
+from beamdeploy.schema import check, check_against, defaults, defaults_from, known, load_schema
 
 DOCUMENTS = Path(__file__).parent / "data" / "documents"
 
@@ -307,16 +309,25 @@ def test_defaults_fill_what_is_absent_and_leave_what_is_given() -> None:
     assert given_values == {"x": {"a": 2}}
 
 
-def test_defaults_reach_list_items_named_values_and_the_form_that_fits() -> None:
+def test_defaults_reach_list_items_and_named_values() -> None:
     item = closed(a={"type": "integer", "default": 1})
-    schema = {"properties": {"v": {"oneOf": [{"type": "string"}, item]}, "l": {"type": "array", "items": item}}}
-    schema["additionalProperties"] = item
-    assert defaults_from({"v": {}, "l": [{}, {"a": 2}], "other": {}}, schema) == {
-        "v": {"a": 1},
-        "l": [{"a": 1}, {"a": 2}],
-        "other": {"a": 1},
-    }
-    assert defaults_from({"v": "text"}, schema) == {"v": "text"}
+    schema = {"properties": {"l": {"type": "array", "items": item}}, "additionalProperties": item}
+    given_values = {"l": [{}, {"a": 2}], "other": {}}
+    assert defaults_from(given_values, schema) == {"l": [{"a": 1}, {"a": 2}], "other": {"a": 1}}
+
+
+def schemas_below(schema: object) -> Iterator[Mapping[str, Any]]:
+    if isinstance(schema, Mapping):
+        yield schema
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        yield from (below for each in schema for below in schemas_below(each))
+
+
+@pytest.mark.parametrize("name", ["recipe", "inventory", "lock"])
+def test_no_form_of_several_has_a_default_since_none_would_be_filled(name: str) -> None:
+    forms = [each.get(word, ()) for each in schemas_below(load_schema(name)) for word in ("oneOf", "anyOf")]
+    assert not [below for form in forms for below in schemas_below(list(form)) if "default" in below]
 
 
 def test_a_default_is_never_shared_between_two_fillings() -> None:
@@ -344,3 +355,52 @@ def test_no_values_crash_the_check_or_the_defaults(tree: dict[str, Any]) -> None
         assert all(each.what and each.remedy and each.rule and each.line for each in problems)
         assert not any("given schemas" in each.what for each in problems)
         defaults(tree, name)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "beamdeploy" / "good" / "names"
+
+
+GOOD, NEARLY = "all: {hosts: {a: {port: 22}}}\n", "all: {hosts: {a: {port: '22'}}}\n"
+
+
+def test_data_that_was_found_good_is_known_and_no_other(cache: Path) -> None:
+    assert check(document_of(GOOD), "inventory") == ()
+    (name,) = cache.read_text().split()
+    assert (check(document_of(GOOD), "inventory"), cache.read_text().split()) == ((), [name])
+    assert check(document_of(NEARLY), "inventory") != () != check(document_of(GOOD), "recipe")
+    assert cache.read_text().split() == [name]
+
+
+def test_what_is_known_to_be_good_is_not_validated_again(cache: Path) -> None:
+    check(document_of(GOOD), "inventory")
+    program = (
+        "import sys\nfrom beamdeploy import documents, schema\n"
+        f"found, _ = documents.load('f.yaml', {GOOD!r})\nassert schema.check(found, 'inventory') == ()\n"
+        "print('jsonschema' in sys.modules)"
+    )
+    again = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout]
+    cache.unlink()
+    again += [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout]
+    assert again == ["False\n", "True\n"]
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"", b"0" * 300_000])
+def test_a_damaged_or_long_list_of_what_is_good_does_no_harm(cache: Path, damage: bytes) -> None:
+    check(document_of(GOOD), "inventory")
+    (name,) = cache.read_text().split()
+    cache.write_bytes(damage)
+    for _ in range(2):
+        assert (check(document_of(GOOD), "inventory"), check(document_of(NEARLY), "inventory") != ()) == ((), True)
+    assert known.is_good(name)
+    assert cache.stat().st_size < 300
+
+
+def test_no_list_of_others_is_believed(cache: Path) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.parent.chmod(0o777)
+    document = document_of("all: 1\n")
+    cache.write_text(f"{known.name_of(document.data, 'inventory')}\n")
+    assert check(document, "inventory") != ()

@@ -79,18 +79,6 @@ def words(question: Question, nonce: str) -> Iterator[str]:
     if question.addresses:
         yield "addresses=1"
     yield from (f"docker={word}" for word in question.docker)
-    yield from (f"image={familiar(image)}" for image in question.images)
+    yield from (f"image={image}" for image in question.images)
     yield from (f"folder={folder}" for folder in question.folders)
     yield from (f"port={port}" for port in question.ports)
-
-
-def familiar(reference: str) -> str:
-    """A reference as `docker images` prints it: no docker.io, and either a digest or a tag, never both."""
-    if reference.startswith("sha256:"):
-        return reference
-    for prefix in ("docker.io/library/", "index.docker.io/library/", "docker.io/", "index.docker.io/"):
-        reference = reference.removeprefix(prefix)
-    name, at, digest = reference.partition("@")
-    folder, slash, last = name.rpartition("/")
-    base, _, tag = last.partition(":")
-    return f"{folder}{slash}{base}@{digest}" if at else f"{folder}{slash}{base}:{tag or 'latest'}"

@@ -26,21 +26,22 @@ class Asked:
 
 def parse(found: Sequence[Frame], words: tuple[str, ...]) -> Asked:
     """Docker's answers; when one failed, a problem says why and nothing stands in its place."""
-    version, info = only(found, "docker.version"), only(found, "docker.info")
-    if version is None or info is None:
+    info = only(found, "docker.info")
+    if info is None:
         return Asked()
     failed = next((frame for frame in found if frame.section.startswith("docker.") and _failed(frame)), None)
     if failed is not None:
         return Asked(problems=(explain(failed, words, found),))
     return Asked(
-        _docker(json.loads(version.text), json.loads(info.text), found),
-        tuple(_image(row) for row in _rows(found, "docker.image_inspect")),
+        _docker(json.loads(info.text), found),
+        # one that was asked for by two names is told twice
+        tuple(dict.fromkeys(_image(row) for row in _rows(found, "docker.image_inspect"))),
         tuple(_container(row) for row in _rows(found, "docker.containers")),
     )
 
 
 def _failed(frame: Frame) -> bool:
-    # what was listed a moment ago may be gone when it is inspected: absent, not failed
+    # an image that is not there, and what was listed a moment ago and is gone when it is inspected: absent, not failed
     inspected = frame.section in ("docker.containers", "docker.image_inspect")
     gone = all(any(word in line.lower() for word in GONE) for line in frame.err.split("\n") if line.strip())
     return frame.exit != 0 and not (inspected and frame.err.strip() and gone)
@@ -57,17 +58,17 @@ def _text(found: Sequence[Frame], section: str) -> str:
     return "" if frame is None else frame.text
 
 
-def _docker(version: Mapping[str, Any], info: Mapping[str, Any], found: Sequence[Frame]) -> Docker:
+def _docker(info: Mapping[str, Any], found: Sequence[Frame]) -> Docker:
     hook = _text(found, "docker.hook")
     runtimes = tuple(sorted(info.get("Runtimes") or {}))
     devices = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or ()]
     cdi = frozenset(device for device in devices if device.startswith("nvidia.com/gpu"))
     known = "nvidia" in runtimes or bool(cdi)
     return Docker(
-        client=str((version.get("Client") or {}).get("Version", "")),
+        client=str((info.get("ClientInfo") or {}).get("Version", "")),
         server=str(info.get("ServerVersion", "")),
         root_dir=str(info.get("DockerRootDir", "")),
-        arch=str((version.get("Server") or {}).get("Arch", "")),
+        arch=str(info.get("Architecture", "")),
         runtimes=runtimes,
         gpu_support=True if known or hook == "yes" else False if hook == "no" else None,
         storage=str(info.get("Driver", "")),

@@ -45,7 +45,6 @@ quoted() { # word: the same as one word of eval
 dk() { eval "$limit $docker \"\$@\""; }
 
 track_docker() {
-  ask docker.version dk version --format '{{json .}}'
   info=$(ask docker.info dk info --format '{{json .}}')
   printf '%s\n' "$info"
   case $info in
@@ -128,13 +127,8 @@ track_containers() {
 }
 
 track_images() {
-  listed=$(ask docker.images dk images --no-trunc --digests --format '{{.ID}}{{"\t"}}{{.Repository}}{{"\t"}}{{.Tag}}{{"\t"}}{{.Digest}}')
-  printf '%s\n' "$listed"
-  ids=$(printf '%s\n' "$listed" | images=$images awk -F '\t' '
-    BEGIN { count = split(ENVIRON["images"], words, "\n"); for (i = 1; i <= count; i++) want[words[i]] = 1 }
-    NF >= 4 && !($1 in seen) && (($1 in want) || (($2 ":" $3) in want) || (($2 "@" $4) in want)) { seen[$1]; print $1 }')
-  # shellcheck disable=SC2086 # ids are words
-  [ -z "$ids" ] || ask docker.image_inspect dk image inspect --format '{"id":{{json .Id}},"repo_tags":{{json .RepoTags}},"repo_digests":{{json .RepoDigests}},"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}},"user":{{json .Config.User}}}' $ids
+  # shellcheck disable=SC2086 # references are words
+  ask docker.image_inspect dk image inspect --format '{"id":{{json .Id}},"repo_tags":{{json .RepoTags}},"repo_digests":{{json .RepoDigests}},"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}},"user":{{json .Config.User}}}' $images
 }
 
 smi() { # words...: nvidia-smi, also where the PATH of this session lacks it
@@ -485,7 +479,7 @@ main() {
     case $1 in
       nonce=*) nonce=$value ;;
       name=*) name=$value ;;
-      image=*) images=$images$value$newline ;;
+      image=*) images="$images $value" ;;
       port=*) ports="$ports $value" ;;
       model_dir=*) model_dir=$value ;;
       state=*) state=$value ;;

@@ -38,7 +38,8 @@ def checks(spec: Spec, facts: Facts) -> Iterator[Check]:
 
 def _version(spec: Spec, docker: Docker) -> Iterator[Check]:
     how = "through sudo" if spec.host.become else f"for {docker.user or 'this user'} without sudo"
-    saw = f"client {docker.client}, daemon {docker.server}, {how}"
+    client = f"client {docker.client}, " if docker.client else ""
+    saw = f"{client}daemon {docker.server}, {how}"
     since, word = {GPUS: (_GPUS_SINCE, "--gpus"), CDI: (_CDI_SINCE, "CDI names")}.get(spec.host.gpu_access, ("", ""))
     if since and docker.server and older(docker.server, since):
         yield Check("docker", f"{saw}: older than {since}, which knows {word}", "block", "Update docker there.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from beamdeploy.documents import Place, dotted
-from beamdeploy.schema.validator import Error, resolved
+from beamdeploy.schema.packaged import resolved
+from beamdeploy.schema.validator import Error
 from beamdeploy.schema.value import Around, Fault, choice_fault, listed, nearest, shown, type_fault
 
 

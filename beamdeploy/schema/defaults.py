@@ -1,4 +1,4 @@
-"""The defaults that a schema gives for keys that are absent."""
+"""The defaults that a schema gives for keys that are absent; never those of one form of several (`oneOf`, `anyOf`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from beamdeploy.schema.validator import Schema, built, load_schema, resolved
+from beamdeploy.schema.packaged import Schema, load_schema, resolved
 
 
 def defaults(data: object, schema_name: str) -> Any:
@@ -22,7 +22,7 @@ def defaults_from(data: object, schema: Schema) -> Any:
 def _filled(value: Any, schema: Schema, root: Schema) -> Any:
     """`value` with defaults filled in, in place."""
     schema = resolved(schema, root)
-    for part in [*schema.get("allOf", ()), *_fitting(value, schema, root)]:
+    for part in schema.get("allOf", ()):
         value = _filled(value, part, root)
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
         value[:] = [_filled(each, schema["items"], root) for each in value]
@@ -42,12 +42,3 @@ def _fill_mapping(value: dict[str, Any], schema: Schema, root: Schema) -> None:
     rest = schema.get("additionalProperties")
     if isinstance(rest, Mapping):
         value.update({name: _filled(each, rest, root) for name, each in value.items() if name not in known})
-
-
-def _fitting(value: object, schema: Schema, root: Schema) -> list[Schema]:
-    """The first branch of `oneOf` or `anyOf` that `value` fits."""
-    branches = [*schema.get("oneOf", ()), *schema.get("anyOf", ())]
-    if not branches:
-        return []
-    validator = built(root)
-    return [branch for branch in branches if validator.evolve(schema=branch).is_valid(value)][:1]

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from beamdeploy.documents import Place, dotted
-from beamdeploy.schema.validator import Error, Schema, regex_of, repeats, resolved
+from beamdeploy.schema.packaged import Schema, resolved
+from beamdeploy.schema.validator import Error, regex_of, repeats
 from beamdeploy.schema.value import Around, Fault, as_yaml, choice_fault, listed, nearest, shown, type_fault
 
 

@@ -1,29 +1,20 @@
-"""The packaged schemas, and JSON Schema as it is meant: nothing fetched, `$` the end of the text, 4.0 no integer."""
+"""JSON Schema as it is meant: nothing fetched, `$` the end of the text, 4.0 no integer."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import jsonschema
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-Schema = Mapping[str, Any]
-
+from beamdeploy.schema.packaged import Schema, load_schema
 
 Error = Any  # jsonschema.ValidationError, of which every attribute is typed as possibly unset
-
-
-@cache
-def load_schema(name: str) -> Schema:
-    """The packaged schema as a mapping; read-only by agreement, it is shared."""
-    schema: Schema = json.loads(files("beamdeploy").joinpath("schemas", f"{name}.schema.json").read_bytes())
-    return schema
 
 
 @cache
@@ -76,17 +67,3 @@ def _properties_errors(validator: Any, properties: Schema, instance: object, sch
 def regex_of(pattern: str) -> re.Pattern[str]:
     r"""ECMA 262's reading: `$` is the end of the text, not a line break before it; `\d` and `\w` are ASCII."""
     return re.compile(re.sub(r"(\\.|\[(?:\\.|[^\]\\])*\])|\$", lambda m: m.group(1) or r"\Z", pattern), re.ASCII)
-
-
-def resolved(schema: Schema, root: Schema) -> Schema:
-    """`schema`, with its `$ref` into the same file followed; `{}` where it leads nowhere."""
-    for _ in range(10):
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return schema
-        target: Any = root
-        for part in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
-            target = target.get(part, {}) if isinstance(target, Mapping) else {}
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**target, **rest}
-    return schema

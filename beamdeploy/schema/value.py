@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from beamdeploy.documents import Document, Place, dotted
-from beamdeploy.schema.validator import Error, Schema
+from beamdeploy.schema.packaged import Schema
+from beamdeploy.schema.validator import Error
 
 
 @dataclass(frozen=True)
