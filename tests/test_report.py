@@ -14,6 +14,7 @@ from beamdeploy.errors import BLOCKED, DONE, FAILED, UNREACHABLE, Problem
 from beamdeploy.outcome import HostReport, PlanLine, Report
 from beamdeploy.report import Progress, clean, clean_line, show, show_lines, show_problems
 from beamdeploy.report.as_json import document, dumps
+from beamdeploy.report.past import entry_lines
 from beamdeploy.report.text import (
     diff_lines,
     host_lines,
@@ -194,6 +195,56 @@ def test_a_report_shows_plans_before_the_recap() -> None:
 def test_a_diff_shows_what_goes_and_what_comes() -> None:
     lines = diff_lines(("a: 1", "b: 2"), ("a: 1", "b: 3"), ("on gpu-a", "beam.yaml"))
     assert plain(lines) == "--- on gpu-a\n+++ beam.yaml\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
+
+
+def test_a_diff_keeps_the_indentation() -> None:
+    lines = diff_lines(("a:", "  b: 1"), ("a:", "  b: 2"), ("before", "after"))
+    assert plain(lines) == "--- before\n+++ after\n@@ -1,2 +1,2 @@\n a:\n-  b: 1\n+  b: 2\n"
+
+
+ENTRY = {
+    "number": 2, "at": "2026-11-30T10:00:00+00:00", "by": "ann@desk", "action": "apply", "name": "beam",
+    "outcome": "failed", "seconds": 12.5, "digest": "sha256:1f", "image": "beam@sha256:2e", "ids": [],
+    "words": ["docker"], "recipe": {"name": "beam"}, "container": None, "completion": "", "error": "it ended\nexit code 1",
+    "settings": {"engine.max_num_seqs": 4, "image": "beam"},
+    "decided": {"context": 8192, "max_input": None, "memory": []},
+    "plan": {
+        "changes": [{"path": "engine.seed", "old": None, "new": 4}], "steps": [{"kind": "run", "reason": "they differ"}]
+    },
+    "phases": {"weights": 3.0}, "past": None,
+}  # fmt: skip
+
+
+def test_an_entry_of_the_history_is_told_in_words() -> None:
+    assert (
+        plain(entry_lines("gpu-a", ENTRY, ("docker", "run", "--name", "beam", "an image")))
+        == """\
+gpu-a: entry 2, beam
+  at       2026-11-30T10:00:00+00:00
+  by       ann@desk
+  action   apply
+  outcome  failed
+  seconds  12.5
+  digest   sha256:1f
+  image    beam@sha256:2e
+  error    it ended
+           exit code 1
+  changed
+    engine.seed  not set → 4
+  steps
+    run  they differ
+  phases
+    weights  after 3 s
+  the engine decided
+    context  8192
+  settings
+    engine.max_num_seqs  4
+    image                beam
+  command
+    docker run \\
+      --name beam 'an image'
+"""
+    )
 
 
 def test_a_table_is_aligned_by_terminal_columns() -> None:

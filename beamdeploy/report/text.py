@@ -127,8 +127,8 @@ def plan_lines(host: str, steps: Sequence[PlanLine]) -> tuple[Line, ...]:
 
 
 def diff_lines(before: Sequence[str], after: Sequence[str], names: tuple[str, str]) -> tuple[Line, ...]:
-    """A unified diff of words or settings, one a line; empty when they are equal."""
-    changes = unified_diff([clean_line(x) for x in before], [clean_line(x) for x in after], *names, lineterm="")
+    """A unified diff of lines, with their indentation; empty when they are equal."""
+    changes = unified_diff([_flat(x) for x in before], [_flat(x) for x in after], *names, lineterm="")
     return tuple(((line, _MARKS.get(line[:1], "")),) for line in changes)
 
 

@@ -43,6 +43,9 @@ def test_history_tells_what_was_done_and_rollback_returns_without_a_file(job: Jo
         (2, "apply", "ready"),
     ]
     assert entries[0]["recipe"]["engine"]["max_num_seqs"] == 8 and entries[0]["completion"]
+    told = job.run("history", "1", output="text").out
+    assert told.startswith(f"{name}: entry 1, beam\n") and "\n    engine.max_num_seqs" in told, told
+    assert "beamdeploy.spec" not in told and "{}" not in job.run("history", "99", output="text").out
     back = job.run("rollback", "-y")
     assert (back.exit, back.host(name)["outcome"]) == (0, "changed"), back.out
     assert back.host(name)["plan"]["changes"] == [{"path": "engine.max_num_seqs", "old": 4, "new": 8}]
