@@ -75,7 +75,7 @@ def drift(specs: tuple[Spec, ...], options: Options, ignore: Iterable[str], say:
     reports = tuple(
         recap.failed(name, found)
         if isinstance(found, HostError)
-        else recap.drifted(found.spec, recap.without(found.plan, patterns))
+        else recap.drifted(found.spec, *recap.without(found.plan, patterns))
         for name, found in looked.items()
     )
     return recap.shared(Report("Drift", errors.worst(report.exit for report in reports), reports))

@@ -77,26 +77,47 @@ def _diff_lines(diff: object) -> Iterator[PlanLine]:
         yield PlanLine(line[0] if line[0] in "+-" else " ", line)
 
 
-def drifted(spec: Spec, plan: Plan) -> HostReport:
-    """A host against what it should be."""
+def drifted(spec: Spec, plan: Plan, ignored: tuple[Change, ...] = ()) -> HostReport:
+    """A host against what it should be; nothing is said of steps, which nobody takes here. `ignored`: see `without`."""
     made = planned(spec, plan)
-    if made.exit or not (plan.steps or plan.changes or plan.edits):
+    if ignored:
+        made = replace(made, details={**made.details, "ignored": [asdict(each) for each in ignored]})
+    if made.exit:
         return made
+    left_out = f"; ignored: {', '.join(each.path for each in ignored)}" if ignored else ""
     differing = ", ".join(each.path for each in (*plan.changes, *plan.edits))
-    summary = differing or f"{plan.outcome}: {summary_of(plan)}"
-    return replace(made, outcome="drifted", exit=errors.CHANGES_PENDING, summary=summary)
+    if differing:
+        shown = tuple(replace(line, cost="") for line in _change_lines(plan))
+        return replace(_drifted(made), summary=differing + left_out, plan=shown)
+    if plan.steps:
+        return replace(_drifted(made), summary=_lacks(plan) + left_out, plan=None)
+    return replace(made, summary=f"as the recipe says{left_out}", plan=None)
 
 
-def without(plan: Plan, patterns: Collection[str]) -> Plan:
-    """The plan as far as these settings do not matter ("engine.*"): no step that they alone ask for."""
+def _drifted(made: HostReport) -> HostReport:
+    return replace(made, outcome="drifted", exit=errors.CHANGES_PENDING)
 
-    def kept_of(found: tuple[Change, ...]) -> tuple[Change, ...]:
-        return tuple(each for each in found if not any(fnmatchcase(each.path, pattern) for pattern in patterns))
 
-    left = replace(plan, changes=kept_of(plan.changes), edits=kept_of(plan.edits))
-    if plan.changes and not left.changes and plan.outcome == "replace":
-        return replace(left, outcome="unchanged", steps=())
-    return left
+def _lacks(plan: Plan) -> str:
+    """Why a host with the right settings is not as it should be: a server that is not there, or one too many."""
+    telling = {"create": "run", "start": "start", "settle": "settle", "replace": "remove"}[plan.outcome]
+    if plan.outcome == "replace" and len(plan.steps) > 1 and plan.current is not None:
+        return f"the container is {plan.current.state}"
+    return next(step.reason for step in plan.steps if step.kind == telling)
+
+
+def without(plan: Plan, patterns: Collection[str]) -> tuple[Plan, tuple[Change, ...]]:
+    """The plan as far as these settings do not matter ("engine.*"), with no step that they alone ask for; and these."""
+
+    def split(found: tuple[Change, ...]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+        gone = tuple(each for each in found if any(fnmatchcase(each.path, pattern) for pattern in patterns))
+        return tuple(each for each in found if each not in gone), gone
+
+    (changes, some), (edits, others) = split(plan.changes), split(plan.edits)
+    left = replace(plan, changes=changes, edits=edits)
+    if plan.changes and not changes and plan.outcome == "replace":
+        left = replace(left, outcome="unchanged", steps=())
+    return left, (*some, *others)
 
 
 def has_steps(report: HostReport) -> bool:
@@ -159,8 +180,9 @@ def summary_of(plan: Plan) -> str:
 
 
 def plan_lines(plan: Plan) -> tuple[PlanLine, ...]:
-    """A plan for people: the settings that differ, then the steps."""
-    return (*_change_lines(plan), *map(_step_line, plan.steps))
+    """A plan for people: the settings that differ, then the steps, or that it is blocked."""
+    blocked = (PlanLine("!", "blocked", f"{len(plan.problems)} in the way"),) if plan.outcome == "blocked" else ()
+    return (*_change_lines(plan), *blocked, *map(_step_line, plan.steps))
 
 
 def plan_data(plan: Plan) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -14,6 +15,7 @@ import yaml
 
 from beamdeploy.dockerrun import read
 from beamdeploy.exporting import shown
+from tests.integration.command import beamdeploy
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = sorted((ROOT / "tests" / "data" / "golden").glob("*.json"))
@@ -95,3 +97,65 @@ def test_gpus_that_are_devices_stay_devices(devices: tuple[str, ...]) -> None:
     unit = shown(words, "quadlet", 70).splitlines()
     assert [line for line in unit if line.startswith("AddDevice=")] == [f"AddDevice={device}" for device in devices]
     assert "Volume=/usr/local/nvidia:/usr/local/nvidia:ro" in unit
+
+
+def nowhere(form: str, tmp_path: Path) -> str:
+    """The Beam recipe with a secret, for a server that is not known yet."""
+    recipe = yaml.safe_load((ROOT / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml").read_text("utf-8"))
+    recipe["container"]["secrets"] = {"HF_TOKEN": {"host_file": "/etc/hf-token"}}
+    (tmp_path / "beam.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    done = beamdeploy("render", str(tmp_path / "beam.yaml"), "-o", form)
+    assert (done.exit, done.err) == (0, "")
+    return done.out
+
+
+def test_a_unit_for_no_known_server_has_one_line_to_set_and_no_relative_path(tmp_path: Path) -> None:
+    text = nowhere("systemd", tmp_path)
+    assert "\nEnvironment=MODEL_DIR=/srv/models\n" in text and "$$" not in text
+    start = text.partition("ExecStart=")[2].partition("\nExecStop")[0].replace("\\\n", " ")
+    words = shlex.split(start)
+    assert words[words.index("--mount") + 1] == "type=bind,src=${MODEL_DIR},dst=/weights,readonly"
+    assert words[words.index("--env-file") + 1] == "%h/.local/state/beamdeploy/beam/secrets.env"
+
+
+def test_a_quadlet_for_no_known_server_likewise(tmp_path: Path) -> None:
+    lines = nowhere("quadlet", tmp_path).splitlines()
+    assert {
+        "Mount=type=bind,src=${MODEL_DIR},dst=/weights,readonly",
+        "EnvironmentFile=%h/.local/state/beamdeploy/beam/secrets.env",
+        "Environment=MODEL_DIR=/srv/models",
+    } <= set(lines)
+
+
+def test_compose_takes_the_folder_from_its_environment_and_refuses_to_go_without(tmp_path: Path) -> None:
+    file = tmp_path / "compose.yaml"
+    file.write_text(nowhere("compose", tmp_path), encoding="utf-8")
+    if shutil.which("docker-compose") is None:
+        pytest.skip("docker-compose is not installed")
+    home = tmp_path / "home"
+    secrets = home / ".local/state/beamdeploy/beam/secrets.env"
+    secrets.parent.mkdir(parents=True)
+    secrets.write_text("HF_TOKEN=hf_123\n", encoding="utf-8")
+
+    def config(**environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["docker-compose", "-f", str(file), "config"],
+            capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"], "HOME": str(home), **environ},
+        )  # fmt: skip
+
+    told = config(MODEL_DIR="/srv/models/a b")
+    [service] = yaml.safe_load(told.stdout)["services"].values()
+    assert service["environment"]["HF_TOKEN"] == "hf_123"
+    assert "/srv/models/a b:/weights:ro" in str(service["volumes"]) or "'source': '/srv/models/a b'" in str(
+        service["volumes"]
+    )
+    assert (config().returncode == 0, "the folder of the weights" in config().stderr) == (False, True)
+
+
+def test_what_a_tool_would_expand_in_a_folders_name_stays_as_it_is() -> None:
+    at = BEAM.index("--mount")
+    words = (*BEAM[:at], "--mount", "type=bind,src=/srv/$A%h,dst=/weights,readonly", *BEAM[at + 2 :])
+    [service] = yaml.safe_load(shown(words, "compose", 70))["services"].values()
+    assert service["volumes"][0]["source"] == "/srv/$$A%h"
+    for form in ("systemd", "quadlet"):
+        assert "type=bind,src=/srv/$$A%%h,dst=/weights,readonly" in shown(words, form, 70)

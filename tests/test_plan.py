@@ -11,13 +11,17 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from beamdeploy.endpoint import Answer
+from beamdeploy.errors import BLOCKED
 from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST, NAME, SPEC, Change
 from beamdeploy.lock import Lock
 from beamdeploy.look.facts import Container, Docker, Facts, Gpu, Gpus, Image, Listener, Weights
+from beamdeploy.outcome import Report
 from beamdeploy.plan import Plan, plan_apply, plan_destroy
+from beamdeploy.recap import drifted, planned, without
 from beamdeploy.recipe import load_recipe
 from beamdeploy.render import Spec, render
+from beamdeploy.report.text import plain, report_lines
 from tests import checkpoint, look_script
 
 BEAM = str(Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml")
@@ -231,3 +235,40 @@ def test_destroy_stops_with_grace_removes_and_is_repeatable() -> None:
 def test_destroy_refuses_a_stranger() -> None:
     stranger = Container(STRANGER, "beam", "nginx", "", "running", 0, False, "", "", 0, {})
     assert plan_destroy(Host("gpu-a"), "beam", facts(stranger), 70).outcome == "blocked"
+
+
+def test_a_blocked_plan_says_so_and_not_that_nothing_is_to_be_done() -> None:
+    plan = plan_apply(SPEC_NOW, facts(weights={"nvfp4": None, "dflash2": None}, model_dir_exists=False))
+    assert plan.outcome == "blocked"
+    shown = plain(report_lines(Report("Plan", BLOCKED, (planned(SPEC_NOW, plan),))))
+    assert shown.splitlines()[:2] == ["gpu-a:", f"  ! blocked  {len(plan.problems)} in the way"]
+
+
+def drift_of(plan: Plan, *patterns: str) -> tuple[str, int, str]:
+    """Outcome, exit code and what drift tells of it on stdout."""
+    host = drifted(SPEC_NOW, *without(plan, patterns))
+    return host.outcome, host.exit, plain(report_lines(Report("Drift", host.exit, (host,))))
+
+
+def test_drift_tells_what_differs_and_no_step_that_apply_would_take() -> None:
+    plan = plan_apply(spec_of(("engine.max_num_seqs", "16")), facts(container(), answers=READY))
+    told = "gpu-a:\n  ~ engine.max_num_seqs  8 → 16\ngpu-a  drifted (10)  engine.max_num_seqs\n"
+    assert drift_of(plan) == ("drifted", 10, told)
+    none = "gpu-a  drifted (10)  there is no container named beam\n"
+    assert drift_of(plan_apply(SPEC_NOW, facts())) == ("drifted", 10, none)
+    ended = drift_of(plan_apply(SPEC_NOW, facts(container(state="exited", exit_code=137))))
+    assert ended[2] == "gpu-a  drifted (10)  the container is exited (exit code 137)\n"
+    dead = drift_of(plan_apply(SPEC_NOW, facts(container(state="dead"))))
+    assert dead[2] == "gpu-a  drifted (10)  the container is dead\n"
+
+
+def test_drift_names_what_it_ignored() -> None:
+    plan = plan_apply(spec_of(("engine.max_num_seqs", "16")), facts(container(), answers=READY))
+    told = "gpu-a  unchanged  as the recipe says; ignored: engine.max_num_seqs\n"
+    assert drift_of(plan, "engine.*") == ("unchanged", 0, told)
+    assert drifted(SPEC_NOW, *without(plan, ("engine.*",))).details["ignored"] == [
+        {"path": "engine.max_num_seqs", "old": 8, "new": 16}
+    ]
+    assert (
+        drift_of(plan_apply(SPEC_NOW, facts(container(), answers=READY)))[2] == "gpu-a  unchanged  as the recipe says\n"
+    )

@@ -205,7 +205,8 @@ def test_a_diff_keeps_the_indentation() -> None:
 ENTRY = {
     "number": 2, "at": "2026-11-30T10:00:00+00:00", "by": "ann@desk", "action": "apply", "name": "beam",
     "outcome": "failed", "seconds": 12.5, "digest": "sha256:1f", "image": "beam@sha256:2e", "ids": [],
-    "words": ["docker"], "recipe": {"name": "beam"}, "container": None, "completion": "", "error": "it ended\nexit code 1",
+    "words": ["docker"], "recipe": {"name": "beam"}, "container": None, "completion": "",
+    "error": "it ended\nexit code 1",
     "settings": {"engine.max_num_seqs": 4, "image": "beam"},
     "decided": {"context": 8192, "max_input": None, "memory": []},
     "plan": {

@@ -35,8 +35,8 @@ def history(
     from beamdeploy.report import Progress, show, show_lines, show_table
     from beamdeploy.report.past import entry_lines
 
-    if number is None and target is not None and target.isascii() and target.isdigit() and int(target):
-        target, number = None, int(target)
+    if number is None and target is not None and target.isascii() and target.isdigit():
+        number, target = int(target), None
     hosts = load_hosts(where)
     with Progress() as progress:
         found = past.entries(

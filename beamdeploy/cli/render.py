@@ -29,7 +29,8 @@ def render(
 
     `-o compose`, `systemd` and `quadlet` print a file for these instead; what it starts beamdeploy does not manage.
 
-    Without an inventory it is for a server that is not known yet: set MODEL_DIR there to the folder of the weights.
+    Without an inventory it is for a server that is not known yet: set MODEL_DIR there to the folder of the weights (in
+    a unit, on its Environment= line).
     """
     from beamdeploy.cli.targets import load_hosts, load_wanted
     from beamdeploy.deploy import specs_of
@@ -38,6 +39,7 @@ def render(
     from beamdeploy.outcome import HostReport, Report
     from beamdeploy.render import nowhere
     from beamdeploy.report import pasted, show, show_text
+    from beamdeploy.report.paste import UNKNOWN_DIR
 
     wanted, lock = load_wanted(recipe, overrides)
     if resolved:
@@ -47,8 +49,9 @@ def render(
     if output == "text":
         return pasted([(spec.host.name, spec.words) for spec in specs])
     if output != "json":
+        unknown = UNKNOWN_DIR if not where.inventory and where.model_dir is None else ""
         for spec in specs:
-            show_text(shown(without_labels(spec.words), output, spec.stop_timeout).rstrip("\n"))
+            show_text(shown(without_labels(spec.words), output, spec.stop_timeout, unknown).rstrip("\n"))
         return 0
     details = [{"words": list(s.words), "digest": s.digest, "templates": list(s.templates)} for s in specs]
     reports = [HostReport(s.host.name, "rendered", 0, details=d) for s, d in zip(specs, details, strict=True)]
