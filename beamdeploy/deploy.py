@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -28,9 +28,15 @@ Confirm = Callable[[tuple[HostReport, ...]], bool]
 
 
 def specs_of(
-    recipe: Recipe, hosts: Iterable[Host], lock: Lock | None, templates: str | None, *, unpinned: bool = True
+    recipe: Recipe,
+    hosts: Iterable[Host],
+    lock: Lock | None,
+    templates: str | None,
+    *,
+    to_apply: bool = False,
+    unpinned: bool = True,
 ) -> tuple[Spec, ...]:
-    """The spec of each host. InputError: all that is wrong on all hosts, an image without digest unless `unpinned`."""
+    """The spec of each host. InputError: all that is wrong on all hosts, and `to_apply` what is `lacking`."""
     hosts = tuple(hosts)
     specs: list[Spec] = []
     ranks, misplaced = placed(recipe, hosts, facts_of(recipe.source["engine"]))
@@ -40,12 +46,17 @@ def specs_of(
             specs.append(render(recipe, host, lock, templates=templates, rank=ranks.get(host.name)))
         except InputError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
-    problems.extend(_secret_problems(recipe))
-    if specs and not specs[0].image.pinned and not recipe.unpinned and not unpinned:
-        problems.append(_unpinned(recipe))
+    if to_apply:
+        problems.extend(lacking(recipe, specs, unpinned=unpinned))
     if problems:
         raise InputError(problems)
     return tuple(specs)
+
+
+def lacking(recipe: Recipe, specs: Sequence[Spec], *, unpinned: bool) -> tuple[Problem, ...]:
+    """What an apply needs and a look does not: secrets that come from here, an image by digest unless `unpinned`."""
+    floating = specs and not specs[0].image.pinned and not recipe.unpinned and not unpinned
+    return (*_secret_problems(recipe), *((_unpinned(recipe),) if floating else ()))
 
 
 def plan(specs: tuple[Spec, ...], options: Options, say: SayHost) -> Report:

@@ -24,6 +24,7 @@ from beamdeploy.remote import Session
 from beamdeploy.remote.renewable import Renewable
 from beamdeploy.render import Spec
 from beamdeploy.run import Run, now, started_by, to_look
+from beamdeploy.secrets import forget
 from beamdeploy.smoke import Say, summary
 from beamdeploy.startup import decisions
 from beamdeploy.steps import Acted, Manner
@@ -195,9 +196,12 @@ def _recorded(planned: Planned, options: Options, manner: Manner, say: Say) -> A
 def finished(planned: Planned, done: Acted, options: Options, since: Since) -> Acted:
     """What follows a plan that went well: its hook and its record. HostError: the hook failed."""
     run_hook(planned.spec.host, "after_ready", facts_of(planned.spec, done.container))
+    recipe = planned.spec.recipe
+    # what the deployment before was given is nobody's any more
+    left = forget(planned.session, recipe.name) if "run" in done.took and not recipe.container.secrets else ()
     made = _entry(planned, options, since, done)
     warning = append(planned.session, replace(made, past=_past(planned, done)))
-    return replace(done, warnings=(*done.warnings, *warning))
+    return replace(done, warnings=(*done.warnings, *left, *warning))
 
 
 def broken(planned: Planned, error: HostError, options: Options, since: Since) -> HostError:

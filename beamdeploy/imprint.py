@@ -46,6 +46,14 @@ def edits(container: Container | None, facts: Facts) -> tuple[Change, ...]:
     return tuple(_edits(noted, container, facts)) if noted is not None else ()
 
 
+def rotated(container: Container | None, facts: Facts) -> tuple[Change, ...]:
+    """Whether the container was made with other secrets than are wanted now; their values are nobody's business."""
+    secrets = facts.secrets
+    if secrets is None or container is None or (secrets.state == "same" and secrets.used_by == container.id):
+        return ()
+    return (Change("container.secrets", "as this container got them", "changed since"),)
+
+
 def served(container: Container, facts: Facts) -> bool:
     """Whether this container is known to have been ready once."""
     return any(past.container == container.id and past.outcome == "ready" for past in facts.past)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from beamdeploy.errors import Problem
-from beamdeploy.imprint import edits, served, usual_seconds
+from beamdeploy.imprint import edits, rotated, served, usual_seconds
 from beamdeploy.inventory import Host
 from beamdeploy.label import Change, changes, read_labels
 from beamdeploy.look.facts import Container, Facts
@@ -77,7 +77,7 @@ def plan_apply(spec: Spec, facts: Facts) -> Plan:
     notes = tuple(problem for problem in found if problem.level != "error")
     host = spec.host.name
     current = own(spec.recipe.name, facts.containers)
-    differing = (*_changes(spec, current), *_rotated(facts, current))
+    differing = (*_changes(spec, current), *rotated(current, facts))
     if blocking:
         return Plan(host, "blocked", changes=differing, problems=blocking, notes=notes)
     aside = previous(spec.recipe.name, facts.containers)
@@ -142,7 +142,7 @@ def _steps(
             (*_first(spec, facts, None), _run(spec, reason), settle_step(spec), *tidy),
             aside.id if aside else None,
         )
-    if not same(spec, current) or _rotated(facts, current) or current.state in ("created", "dead", "removing"):
+    if not same(spec, current) or rotated(current, facts) or current.state in ("created", "dead", "removing"):
         return _replacement(spec, facts, current, aside)
     if current.running and is_ready(spec, facts):
         return ("replace", tidy, None) if tidy else ("unchanged", (), None)
@@ -235,14 +235,6 @@ def _changes(spec: Spec, current: Container | None) -> tuple[Change, ...]:
 def _words_of(current: Container | None) -> tuple[str, ...]:
     deployed = read_labels(current.labels) if current else None
     return deployed.words if deployed else ()
-
-
-def _rotated(facts: Facts, current: Container | None) -> tuple[Change, ...]:
-    """Whether the container was made with other secrets than are wanted now; their values are nobody's business."""
-    secrets = facts.secrets
-    if secrets is None or current is None or (secrets.state == "same" and secrets.used_by == current.id):
-        return ()
-    return (Change("container.secrets", "as this container got them", "changed since"),)
 
 
 def _first(spec: Spec, facts: Facts, current: Container | None) -> tuple[Step, ...]:

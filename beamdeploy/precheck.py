@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 
 from beamdeploy import errors, recap
-from beamdeploy.errors import HostError
+from beamdeploy.errors import HostError, Problem
 from beamdeploy.fleet import AS_USUAL, Forks, each
 from beamdeploy.look import look
 from beamdeploy.look.facts import Facts
@@ -20,8 +20,15 @@ from beamdeploy.survey import question
 _MARKS = {"ok": " ", "warn": "~", "block": "!"}
 
 
-def precheck(specs: Iterable[Spec], say: SayHost, *, accept_new: bool, forks: Forks = AS_USUAL) -> Report:
-    """Look once at each host of these specs."""
+def precheck(
+    specs: Iterable[Spec],
+    say: SayHost,
+    lacking: tuple[Problem, ...],
+    *,
+    accept_new: bool,
+    forks: Forks = AS_USUAL,
+) -> Report:
+    """Look once at each host of these specs. `lacking`: what an apply of them needs that is missing here."""
     by_name = {spec.host.name: spec for spec in specs}
     with ExitStack() as stack:
         run = Run(stack, say, forks)
@@ -34,7 +41,8 @@ def precheck(specs: Iterable[Spec], say: SayHost, *, accept_new: bool, forks: Fo
 
         results = each(by_name, work, at_once=forks.hosts)
     reports = tuple(_reported(name, results[name]) for name in by_name)
-    return Report("Preflight", errors.worst(report.exit for report in reports), reports)
+    here = errors.BAD_INPUT if lacking else errors.DONE
+    return Report("Preflight", errors.worst((here, *(report.exit for report in reports))), reports, lacking)
 
 
 def judged(spec: Spec, facts: Facts) -> HostReport:

@@ -84,9 +84,17 @@ def used(session: Session, name: str, container: str) -> None:
         raise _failure(session, result.err)
 
 
-def forget(session: Session, name: str) -> None:
-    """Remove the env file; fine where there is none."""
-    session.script(_FORGET, (f"{session.host.state_folder}/{name}",), timeout=60)
+def forget(session: Session, name: str) -> tuple[Problem, ...]:
+    """Remove the env file; fine where there is none. A warning if the host would not."""
+    try:
+        result = session.script(_FORGET, (f"{session.host.state_folder}/{name}",), timeout=60)
+    except HostError as error:
+        return error.problems
+    if result.ok:
+        return ()
+    what = f"the env file of {name} could not be removed: {result.err.strip()[-200:]}"
+    remedy = f"It lies in {session.host.state_folder}/{name}: remove it by hand."
+    return (Problem(what, remedy, f"{session.host.name}: secrets", level="warning"),)
 
 
 def _values(recipe: Recipe, environ: Mapping[str, str], problems: list[Problem]) -> Iterator[tuple[str, str]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from beamdeploy import errors
+from beamdeploy import errors, secrets
 from beamdeploy.apikey import key
 from beamdeploy.endpoint import Answer, get
 from beamdeploy.engines import facts_of, names
-from beamdeploy.errors import HostError, Problem
+from beamdeploy.errors import BeamdeployError, HostError, Problem
 from beamdeploy.health import completion, gpus_inside
-from beamdeploy.imprint import edits
+from beamdeploy.imprint import edits, rotated
 from beamdeploy.inventory import Host
 from beamdeploy.kept import Kept
 from beamdeploy.label import Deployed, read_labels
@@ -86,8 +87,27 @@ def looked(looker: Looker, name: str | None, spec: Spec | None, *, need_gpus: bo
         asked = replace(asked, model_dir=host.model_dir, folders=folders, state=host.state_folder)
     facts = look(looker, asked)
     found = deployments(looker, facts, name, spec.digest if spec else None)
-    by_hand = _by_hand(looker.host.name, spec.recipe.name, facts) if spec else ()
-    return Looked(found, facts, (*told(looker), *by_hand))
+    if spec is None:
+        return Looked(found, facts, told(looker))
+    facts, untold = _with_secrets(looker, spec, facts) if found else (facts, ())
+    current = own(spec.recipe.name, facts.containers)
+    if rotated(current, facts):
+        found = tuple(replace(each, drifted=True) for each in found)
+    return Looked(found, facts, (*told(looker), *_by_hand(looker.host.name, spec.recipe.name, facts), *untold))
+
+
+def _with_secrets(looker: Looker, spec: Spec, facts: Facts) -> tuple[Facts, tuple[Problem, ...]]:
+    """With whether the secrets are those that the host has; why that cannot be told, where one is missing."""
+    if not spec.recipe.container.secrets:
+        return facts, ()
+    try:
+        text = secrets.given(spec.recipe, os.environ)
+        return replace(facts, secrets=secrets.compare(looker, spec.recipe, text)), ()
+    except BeamdeployError as error:
+        if error.exit == errors.UNREACHABLE:
+            raise
+        what = f"whether the secrets of {spec.recipe.name} have changed cannot be told: {error.problems[0].what}"
+        return facts, (Problem(what, error.problems[0].remedy, looker.host.name, level="info"),)
 
 
 def _by_hand(host: str, name: str, facts: Facts) -> tuple[Problem, ...]:

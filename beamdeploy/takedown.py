@@ -170,7 +170,7 @@ def _under_locks(
     def work(host: str) -> tuple[Problem, ...]:
         looked, plan = busy[host]
         warnings = _carry_out(looked, plan, name, run.sayer(host))
-        forget(looked.session, name)
+        warnings = (*warnings, *forget(looked.session, name))
         seconds = round(time.monotonic() - started, 1)
         entry = Entry(began, started_by(), "destroy", name, "removed", seconds, plan=plan_data(plan))
         return (*warnings, *append(looked.session, entry))

@@ -235,7 +235,7 @@ def _apply_again(name: str, stage: Stage) -> Step:
 
 def _applied(stage: Stage, confirm: deploy.Confirm) -> HostReport:
     trial = stage.trial
-    specs = deploy.specs_of(trial.recipe, (stage.host,), trial.lock, stage.templates)
+    specs = deploy.specs_of(trial.recipe, (stage.host,), trial.lock, stage.templates, to_apply=True)
     return deploy.apply(specs, Options(), stage.say, confirm).hosts[0]
 
 

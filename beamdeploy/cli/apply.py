@@ -59,7 +59,7 @@ def apply(
     if locked:
         require_lock(recipe, lock)
     hosts = load_hosts(where, wanted)
-    specs = ordered(deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned), rollout.order)
+    specs = ordered(deploy.specs_of(wanted, hosts, lock, templates, to_apply=True, unpinned=unpinned), rollout.order)
     how = rollout_options(rollout, where, skip_blocked=skip_blocked, diff=diff)
     with Progress() as progress:
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))

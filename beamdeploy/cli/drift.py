@@ -34,7 +34,7 @@ def drift(
     from beamdeploy.survey import Options
 
     wanted, lock = load_wanted(recipe, overrides)
-    specs = deploy.specs_of(wanted, load_hosts(where), lock, templates)
+    specs = deploy.specs_of(wanted, load_hosts(where), lock, templates, to_apply=True)
     with Progress() as progress:
         report = deploy.drift(specs, Options(accept_new=where.accept_new, forks=where.forks), ignored, progress.event)
     return show(report, output)

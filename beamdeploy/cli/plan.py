@@ -37,7 +37,7 @@ def plan(
 
     wanted, lock = load_wanted(recipe, overrides)
     hosts = load_hosts(where, wanted)
-    specs = deploy.specs_of(wanted, hosts, lock, templates, unpinned=unpinned)
+    specs = deploy.specs_of(wanted, hosts, lock, templates, to_apply=True, unpinned=unpinned)
     with Progress() as progress:
         report = deploy.plan(specs, Options(accept_new=where.accept_new, forks=where.forks, diff=diff), progress.event)
     if exit_code and report.exit == DONE and deploy.pending(report):

@@ -221,8 +221,8 @@ class Story:
 
     def before(self) -> None:
         """What is looked at before anything runs."""
-        self.twice("preflight", "preflight")
-        self.ours("preflight, as data", "preflight", "-o", "json")
+        self.twice("preflight", "preflight", "--unpinned")
+        self.ours("preflight, as data", "preflight", "--unpinned", "-o", "json")
         self.twice("fit", "fit")
         self.ours("fit, as data", "fit", "-o", "json")
         self.twice("lock --from the host", "lock", "--from", "gpu-a")

@@ -212,6 +212,10 @@ def test_lock_writes_the_digest_and_apply_obeys_it(job: Job, clean_host: LabHost
     job.write({"image": {"reference": job.lab.image("beam", pinned=False)}})
     refused = job.run("apply")
     assert refused.exit == 2 and "--unpinned" in refused.problems
+    # it looks all the same, and does not call good what no plan would take
+    looked = job.run("preflight")
+    assert (looked.exit, "--unpinned" in looked.problems, "checks" in looked.host(job.hosts[0].name)) == (2, True, True)
+    assert job.run("preflight", "--unpinned").exit == 0
     assert job.run("apply", "--locked").exit == 2
     for _ in range(2):
         locked = job.run("lock", "--from", clean_host.name)

@@ -42,6 +42,16 @@ def test_a_secret_reaches_the_process_and_a_rotated_one_replaces_it(job: Job, cl
     assert f"HF_TOKEN={FIRST}" in inside and f"API_KEY={THERE}" in inside
     assert run(job, "apply", FIRST).host(name)["outcome"] == "unchanged"
 
+    for token, drifted in ((FIRST, False), (SECOND, True)):
+        assert run(job, "status", token).host(name)["deployments"][0]["drifted"] is drifted
+    # what needs no secret goes on without it, and says what it could not tell
+    untold = run(job, "status", None)
+    assert (untold.exit, untold.host(name)["deployments"][0]["drifted"]) == (0, False)
+    assert "whether the secrets of beam have changed cannot be told" in untold.problems
+    assert [run(job, command, None).exit for command in ("render", "doctor", "verify")] == [0, 0, 0]
+    looked = run(job, "preflight", None)
+    assert (looked.exit, looked.host(name)["outcome"], "LAB_TOKEN" in looked.problems) == (2, "ok", True)
+
     before = container_id(clean_host)
     plan = run(job, "plan", SECOND, "--exit-code")
     assert plan.exit == 10
@@ -63,6 +73,11 @@ def test_no_secret_is_in_a_label_the_history_or_a_file_that_others_read(job: Job
     for secret in (FIRST, THERE):
         assert secret not in labels + history
     assert clean_host.run("stat", "-c", "%a", f"{state}/secrets.env").strip() == "600"
+    job.write()
+    assert run(job, "apply", None).exit == 0
+    assert "secrets" not in clean_host.run("ls", state)
+    assert run(job, "rollback", FIRST, "1").exit == 0
+    assert "secrets.env" in clean_host.run("ls", state)
     assert run(job, "destroy", None, "-y").exit == 0
     assert "secrets" not in clean_host.run("ls", state)
 
