@@ -1,11 +1,12 @@
 """Weights side by side with what people use: `verify --deep` against xargs -P, `stage` against plain rsync, fan-out
 to many hosts against one by one, the memory of beamdeploy, and a cached verify. Takes root: hosts are those of the lab.
 
-    python -m benchmarks.weights [deep] [copy] [fanout] [cached]      (all by default)
+    python -m benchmarks.weights [deep] [copy] [fanout] [cached] [--mib N]      (all by default)
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -146,13 +147,13 @@ def load() -> str:
     return f" (load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)"
 
 
-def fanout(lab: Lab, folder: Path) -> None:
+def fanout(lab: Lab, folder: Path, size: int = 1024) -> None:
     """From one host to all others: at once, and one by one (three of them, the rest as long as these).
 
-    Each host sends at most LINK, as servers do: all hosts of a lab share one machine's cores, which would be the limit.
+    `size` in MiB. Each host sends at most LINK, as servers do: all hosts of a lab share one machine's cores, which would
+    be the limit.
     """
     source, *targets = lab.hosts
-    size = int(os.environ.get("BENCH_MIB", "1024"))
     fill(source.models / "nvfp4", 8, size // 8 * MIB)
     recipe, inventory = job(lab, folder, *lab.hosts)
     lock(recipe, source.models)
@@ -191,19 +192,25 @@ def cached(lab: Lab, folder: Path) -> None:
 PARTS = {"deep": (deep, 1), "copy": (copy, 2), "fanout": (fanout, 9), "cached": (cached, 1)}
 
 
-def main(names: Sequence[str]) -> None:
+def main() -> None:
     """Run the parts that are named, each in a lab of its own."""
+    parser = argparse.ArgumentParser(description="Weights side by side with what people use.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all by default")
+    parser.add_argument("--mib", type=int, default=1024, help="what is fanned out to each host")
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    for name in names or PARTS:
+    for name in asked.parts or PARTS:
         part, hosts = PARTS[name]
         folder = Path(tempfile.mkdtemp(prefix="bdbench-", dir="/tmp"))
         lab = labs.start(folder / "lab", hosts=hosts)
         try:
-            part(lab, folder / "job")
+            part(lab, folder / "job", *([asked.mib] if name == "fanout" else []))
         finally:
             labs.stop(lab)
             shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
