@@ -150,8 +150,7 @@ def load() -> str:
 def fanout(lab: Lab, folder: Path, size: int = 1024) -> None:
     """From one host to all others: at once, and one by one (three of them, the rest as long as these).
 
-    `size` in MiB. Each host sends at most LINK, as servers do: all hosts of a lab share one machine's cores, which would
-    be the limit.
+    `size` in MiB. Each host sends at most LINK, as servers do: the limit would be the cores, which all of a lab share.
     """
     source, *targets = lab.hosts
     fill(source.models / "nvfp4", 8, size // 8 * MIB)
