@@ -17,7 +17,7 @@ def folder(environ: Mapping[str, str]) -> Path:
 
 
 def made(environ: Mapping[str, str], name: str) -> Path | None:
-    """A folder below it, made if it was not there; None: nothing can be kept there, or others could write to it."""
+    """A folder below it, made if it was not there; None: nothing can be kept there, or not safely."""
     above = folder(environ)
     wanted = above / name
     try:
@@ -26,9 +26,15 @@ def made(environ: Mapping[str, str], name: str) -> Path | None:
                 each.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not _ours_alone(each):
                 return None
-        return wanted if os.access(wanted, os.W_OK) else None
+        return wanted if os.access(wanted, os.W_OK) and _of_files(wanted) else None
     except OSError:
         return None
+
+
+def _of_files(folder: Path) -> bool:
+    """Whether only regular files lie in it: what opens a pipe there would wait for its writer."""
+    with os.scandir(folder) as entries:
+        return all(entry.is_file(follow_symlinks=False) for entry in entries)
 
 
 def _ours_alone(path: Path) -> bool:

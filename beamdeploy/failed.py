@@ -12,6 +12,7 @@ from pathlib import Path
 from beamdeploy import caches
 from beamdeploy.errors import DONE, InputError, Problem
 from beamdeploy.outcome import Report
+from beamdeploy.regular import text_of
 
 WORD = "@failed"
 _FOLDER = "failed"
@@ -39,7 +40,7 @@ def limited(inventory: str | None, limit: str | None, environ: Mapping[str, str]
 
 def _noted(inventory: str | None, environ: Mapping[str, str]) -> Iterable[str]:
     try:
-        names = tuple(map(str, json.loads(_file(inventory, environ).read_text(encoding="utf-8"))))
+        names = tuple(map(str, json.loads(text_of(_file(inventory, environ)))))
     except (OSError, ValueError):
         names = ()
     if not names:

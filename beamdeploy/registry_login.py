@@ -13,6 +13,7 @@ from typing import Any
 
 from beamdeploy.errors import InputError, Problem
 from beamdeploy.inventory import Host
+from beamdeploy.regular import text_of
 
 HUB = "docker.io"
 _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "docker.io", "registry-1.docker.io")
@@ -56,7 +57,7 @@ def login(registry: str, environ: Mapping[str, str]) -> Login | None:
 
 def _config(file: Path) -> Mapping[str, Any]:
     try:
-        held = json.loads(file.read_text(encoding="utf-8"))
+        held = json.loads(text_of(file))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from beamdeploy.apikey import UNSENDABLE, sendable, variable
 from beamdeploy.errors import HostError, InputError, Problem
 from beamdeploy.recipe import Recipe
+from beamdeploy.regular import text_of
 from beamdeploy.remote import Looker, Session
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _value(
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
+        return text_of(path).rstrip("\r\n")
     except (OSError, ValueError):
         return None
 

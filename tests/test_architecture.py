@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "beamdeploy"
 # (a cycle is refused there too).
 # `remote_NAME.py` stands where `remote` stands.
 ORDER = (
-    ("errors", "caches"),
+    ("errors", "caches", "regular"),
     ("outcome",),
     ("documents",),
     ("schema",),
@@ -64,6 +64,7 @@ ONLY: Mapping[str, frozenset[str]] = {
         {
             "errors",
             "caches",
+            "regular",
             "documents",
             "schema",
             "image",

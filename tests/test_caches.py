@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -42,3 +43,10 @@ def test_nothing_is_kept_behind_a_link(cache: dict[str, str], tmp_path: Path, wh
     (tmp_path / which).parent.mkdir(exist_ok=True, mode=0o700)
     (tmp_path / which).symlink_to(elsewhere)
     assert (caches.made(cache, "kept"), list(elsewhere.glob("*/*"))) == (None, [])
+
+
+def test_nothing_is_kept_beside_a_pipe(cache: dict[str, str]) -> None:
+    made = caches.made(cache, "kept")
+    assert made is not None
+    os.mkfifo(made / "pipe")
+    assert caches.made(cache, "kept") is None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -257,6 +258,53 @@ def test_a_device_without_end_and_a_pipe_without_a_writer_are_no_files(tmp_path:
     for file in (Path("/dev/zero"), tmp_path / "pipe.yaml"):
         done = validate(file, "-o", "line")
         assert (done.returncode, b"BD001" in done.stdout, b"no regular file" in done.stdout) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("import", "docker-run", "{pipe}"),
+        ("import", "compose", "{pipe}"),
+        ("doctor", "--log", "{pipe}"),
+        ("render", str(BEAM), "-i", "{pipe}"),
+        ("plan", "{recipe}", "-i", "localhost,", "--model-dir", "/m"),
+    ],
+)
+def test_a_pipe_without_a_writer_is_waited_for_nowhere(tmp_path: Path, words: tuple[str, ...]) -> None:
+    pipe, recipe = tmp_path / "pipe", tmp_path / "beam.yaml"
+    os.mkfifo(pipe)
+    read = yaml.safe_load(BEAM.read_text(encoding="utf-8"))
+    read["image"], read["container"]["secrets"] = {"reference": "a@sha256:" + "1" * 64}, {"A": {"file": "pipe"}}
+    recipe.write_text(yaml.safe_dump(read), encoding="utf-8")
+    done = subprocess.run(
+        (sys.executable, "-m", "beamdeploy", *(word.format(pipe=pipe, recipe=recipe) for word in words)),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "regular file" in done.stderr or "no readable file" in done.stderr) == (2, True), (
+        done.stderr
+    )
+
+
+def test_a_pipe_in_the_cache_keeps_no_command_waiting(tmp_path: Path) -> None:
+    words = (sys.executable, "-m", "beamdeploy", "render", str(BEAM))
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    first = subprocess.run(words, capture_output=True, text=True, env=environ, timeout=20, check=False)
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert first.returncode == 0 and kept
+    for path in kept:
+        path.unlink()
+        os.mkfifo(path)
+    again = subprocess.run(words, capture_output=True, text=True, env=environ, timeout=20, check=False)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+
+
+@pytest.mark.parametrize("place", ["/dev/stdin", "-", "/proc/self/fd/0"])
+def test_what_the_shell_has_opened_is_read(place: str) -> None:
+    done = subprocess.run(
+        (sys.executable, "-m", "beamdeploy", "import", "docker-run", place),
+        input="docker run vllm/vllm-openai:v0.33.0 --model a", capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.split()[:2]) == (0, ["apiVersion:", "beamdeploy/v1"]), done.stderr
 
 
 def test_a_template_of_loops_in_loops_is_ended_and_told(tmp_path: Path) -> None:

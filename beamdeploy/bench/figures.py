@@ -10,6 +10,7 @@ from typing import Any
 
 from beamdeploy.bench.load import Run, Sample
 from beamdeploy.errors import InputError, Problem
+from beamdeploy.regular import text_of
 
 COMPARED = ("ttft.p50", "ttft.p99", "inter_token.p50", "latency.p50", "user_tokens_per_second", "tokens_per_second")
 
@@ -123,8 +124,7 @@ def as_data(levels: Iterable[Level]) -> list[dict[str, Any]]:
 def load_earlier(file: str, host: str) -> list[dict[str, Any]]:
     """The levels in the JSON of an earlier run: of this host, else of its only one. InputError: it holds none."""
     try:
-        with open(file, encoding="utf-8") as stream:
-            report = json.load(stream)
+        report = json.loads(text_of(file, pipes=True))
         hosts = report["hosts"]
         found = hosts[host] if host in hosts else next(iter(hosts.values())) if len(hosts) == 1 else {}
         levels: list[dict[str, Any]] = found["levels"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from beamdeploy.documents import Document
 from beamdeploy.errors import Problem
+from beamdeploy.regular import bytes_of
 from beamdeploy.schema import load_schema
 
 _INVENTORY = re.compile(r"""^["']?[\w.-]+["']?:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*[ \t]+(?:hosts|children):""", re.M)
@@ -57,7 +58,6 @@ def _looks_ours(text: str) -> bool:
 
 def _head(file: str) -> str:
     try:
-        with open(file, encoding="utf-8", errors="replace") as stream:
-            return stream.read(_LARGEST_HEAD)
+        return bytes_of(file, _LARGEST_HEAD).decode("utf-8", "replace")
     except OSError:
         return ""

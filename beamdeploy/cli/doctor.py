@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO
-
 import click
 
 from beamdeploy.cli import complete, options
@@ -11,14 +9,14 @@ from beamdeploy.cli import complete, options
 
 @click.command()
 @click.argument("target", metavar="[RECIPE|NAME]", required=False, shell_complete=complete.recipe_files)
-@click.option("--log", type=click.File("rb"), metavar="FILE", help="Explain this log (- is stdin) and ask no host.")
+@click.option("--log", metavar="FILE", help="Explain this log (- is stdin) and ask no host.")
 @click.option("--engine", metavar="NAME", help="With --log: whose log it is.  [default: told by its lines]")
 @options.hosts
 @options.overrides
 @options.output
 def doctor(
     target: str | None,
-    log: BinaryIO | None,
+    log: str | None,
     engine: str | None,
     where: options.Where,
     overrides: tuple[tuple[str, str], ...],
@@ -36,10 +34,7 @@ def doctor(
     from beamdeploy.report import show
 
     if log is not None:
-        text = log.read().decode(errors="replace")
-        return show(
-            examination.doctor_log(text, engine, None if log.name in ("-", "<stdin>") else str(log.name)), output
-        )
+        return show(examination.doctor_log(_text(log), engine, None if log == "-" else log), output)
     hosts = load_hosts(where)
     specs = {}
     if target is not None and is_recipe(target):
@@ -49,3 +44,16 @@ def doctor(
         examination.doctor(hosts, deployment_name(target), specs, accept_new=where.accept_new, forks=where.forks),
         output,
     )
+
+
+def _text(log: str) -> str:
+    import sys
+
+    from beamdeploy.errors import InputError, Problem
+    from beamdeploy.regular import bytes_of
+
+    try:
+        return (sys.stdin.buffer.read() if log == "-" else bytes_of(log, pipes=True)).decode(errors="replace")
+    except OSError as error:
+        what = f"--log cannot be read: {error.strerror or error}"
+        raise InputError([Problem(what, "Name a file, or - for standard input.", file=log)]) from None

@@ -78,11 +78,11 @@ def _shown(file: str, recipe: Mapping[str, Any], notes: Iterable[str]) -> int:
 
 def _text(file: str) -> str:
     import sys
-    from pathlib import Path
 
     from beamdeploy.errors import InputError, Problem
+    from beamdeploy.regular import text_of
 
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return sys.stdin.read() if file == "-" else text_of(file, pipes=True)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError([Problem(f"{file} cannot be read: {error}", "Name a text file, or -.", file=file)]) from None
+        raise InputError([Problem(f"it cannot be read: {error}", "Name a text file, or -.", file=file)]) from None

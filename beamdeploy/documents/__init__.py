@@ -13,8 +13,7 @@ BD023 infinity or no number · BD024 date · BD025 number too large · BD026 too
 
 from __future__ import annotations
 
-import os
-import stat
+import errno
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,6 +23,7 @@ from yaml.reader import Reader
 from beamdeploy.documents.place import Document, Mark, Place, dotted, place, problem
 from beamdeploy.documents.reading import MAX_PROBLEMS, Reading
 from beamdeploy.errors import Problem
+from beamdeploy.regular import bytes_of
 
 __all__ = ["MAX_BYTES", "MAX_PROBLEMS", "Document", "Mark", "Place", "dotted", "load", "place", "problem"]
 
@@ -55,29 +55,22 @@ def load(file: str, text: str | None = None) -> tuple[Document | None, tuple[Pro
 
 def _read(file: str) -> tuple[str | None, tuple[Problem, ...]]:
     try:
-        raw = sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else _bytes_of(file)
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else bytes_of(file, MAX_BYTES + 1)
     except IsADirectoryError:
         return None, (Problem("this is a folder", "name a file in it", file=file, rule="BD001"),)
     except FileNotFoundError:
         return None, (Problem("there is no such file", _near_file(file), file=file, rule="BD001"),)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return None, (Problem(f"cannot be read: {reason}", "make it readable", file=file, rule="BD001"),)
+        pipe = isinstance(error, OSError) and error.errno == errno.EINVAL
+        remedy = "for a pipe, name - and send it to standard input" if pipe else "make it readable"
+        return None, (Problem(f"cannot be read: {reason}", remedy, file=file, rule="BD001"),)
     if len(raw) > MAX_BYTES:
         return None, (_too_large(file),)
     try:
         return raw.decode("utf-8"), ()
     except UnicodeDecodeError as error:
         return None, (_not_utf8(file, raw, error.start),)
-
-
-def _bytes_of(file: str) -> bytes:
-    """OSError: it cannot be read. ValueError: it is a pipe or a device, which may never end."""
-    mode = os.stat(file).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise ValueError("it is no regular file (for a pipe, name - and send it to standard input)")
-    with open(file, "rb") as stream:
-        return stream.read(MAX_BYTES + 1)
 
 
 def _near_file(file: str) -> str:

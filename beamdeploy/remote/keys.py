@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from beamdeploy.errors import UNREACHABLE, HostError, Problem
+from beamdeploy.regular import must_be, text_of
 from beamdeploy.remote.ssh_config import Target
 
 PASSPHRASE = "BEAMDEPLOY_KEY_PASSPHRASE"
@@ -141,6 +142,7 @@ def _load(path: str, passphrase: str | None) -> Any:
     """TypeError: the key is encrypted and there is no passphrase; ValueError: wrong passphrase, or no key."""
     from paramiko.pkey import PKey
 
+    must_be(path)
     encoded: Any = passphrase.encode() if passphrase else None
     try:
         return PKey.from_path(path, encoded)
@@ -156,6 +158,6 @@ def _public_blob(path: str) -> bytes | None:
     import base64
 
     try:
-        return base64.b64decode(Path(f"{path}.pub").read_text().split()[1])
+        return base64.b64decode(text_of(f"{path}.pub").split()[1])
     except (OSError, ValueError, IndexError):
         return None

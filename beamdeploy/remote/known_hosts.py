@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from beamdeploy.errors import UNREACHABLE, HostError, Problem
+from beamdeploy.regular import text_of
 from beamdeploy.remote.ssh_config import Target
 
 
@@ -39,7 +40,7 @@ def known_keys(name: str, files: Iterable[str]) -> tuple[KnownKey, ...]:
 
 def _text(file: str) -> str:
     try:
-        return Path(file).read_text(errors="replace")
+        return "" if file == os.devnull else text_of(file, errors="replace")
     except FileNotFoundError:
         return ""
 

@@ -12,13 +12,13 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from beamdeploy import web
 from beamdeploy.errors import FAILED, UNREACHABLE, HostError, Problem
 from beamdeploy.lock import LockedFile, LockedFolder
+from beamdeploy.regular import text_of
 from beamdeploy.weights.listing import is_read
 
 ENDPOINT = "https://huggingface.co"
@@ -56,7 +56,7 @@ def token(environ: Mapping[str, str]) -> str | None:
     if environ.get("HF_TOKEN"):
         return environ["HF_TOKEN"].strip()
     try:
-        held = Path(environ.get("HF_TOKEN_PATH") or f"{home}/token").read_text(encoding="utf-8").strip()
+        held = text_of(environ.get("HF_TOKEN_PATH") or f"{home}/token").strip()
     except OSError:
         return None
     return held or None
