@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -88,6 +91,8 @@ def linked_libraries(paths: list[Path]) -> set[Path]:
 def extensions() -> list[Path]:
     """The compiled modules of the standard library that need nothing but the C library and zlib."""
     names = ("_ssl", "_tkinter", "_sqlite3", "_curses", "_gdbm", "_dbm", "readline", "_test", "_codecs", "xx", "nis")
+    # without it hashlib has its own, and the image no libcrypto
+    names += ("_hashlib",)
     folder = Path(sysconfig.get_path("stdlib"), "lib-dynload")
     return [path for path in sorted(folder.glob("*.so")) if not path.name.startswith(names)]
 
@@ -109,9 +114,11 @@ def files() -> dict[str, Path]:
 
 def write_rootfs(target: Path) -> None:
     """Write the root file system as a tar."""
-    with tarfile.open(target, "w", dereference=True) as tar:
+    with tarfile.open(target, "w", dereference=True) as tar, tempfile.TemporaryDirectory() as folder:
         for name, path in sorted(files().items()):
-            tar.add(path.resolve(), arcname=name, recursive=False)
+            tar.add(_lean(path.resolve(), Path(folder, "stripped")), arcname=name, recursive=False)
+            if path.suffix == ".py":
+                tar.add(_compiled(path, name, Path(folder, "compiled")), arcname=_cached(name), recursive=False)
         for name in ("sh", "cat", "ls", "sleep", "env", "kill", "ps", "true", "wget"):
             _link(tar, f"bin/{name}", "busybox")
         for name in ("python3", "python"):
@@ -127,6 +134,26 @@ def write_rootfs(target: Path) -> None:
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = tarfile.DIRTYPE, mode
             tar.addfile(entry)
+
+
+def _lean(path: Path, spare: Path) -> Path:
+    """The file, or a copy of a library without what only a debugger reads: an image is pulled a hundred times."""
+    if not path.name.startswith("libpython") or shutil.which("strip") is None:
+        return path
+    subprocess.run(("strip", "--strip-unneeded", "-o", str(spare), str(path)), check=True)
+    spare.chmod(0o755)
+    return spare
+
+
+def _compiled(path: Path, name: str, spare: Path) -> Path:
+    """The module's bytecode, which every container would otherwise make anew and throw away."""
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(path), str(spare), f"/{name}", doraise=True, invalidation_mode=mode)
+    return spare
+
+
+def _cached(name: str) -> str:
+    return importlib.util.cache_from_source(f"/{name}").lstrip("/")
 
 
 def _link(tar: tarfile.TarFile, name: str, target: str) -> None:
