@@ -28,6 +28,7 @@ from beamdeploy.lock import load_lock
 from beamdeploy.outcome import Report
 from beamdeploy.recipe import load_recipe
 from beamdeploy.render import nowhere, render
+from tests.forked import beamdeploy
 
 ROOT = Path(__file__).parents[1]
 BEAM = ROOT / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"
@@ -233,10 +234,8 @@ def test_a_template_in_a_value_is_a_word() -> None:
     assert words[words.index("--served-model-name") + 1] == "{{7*7}}"
 
 
-def validate(file: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        (sys.executable, "-m", "beamdeploy", "validate", *words, str(file)), capture_output=True, check=False
-    )
+def validate(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return beamdeploy("validate", *words, str(file))
 
 
 @pytest.mark.parametrize("form", ["text", "json", "sarif", "junit", "github", "line"])
@@ -246,7 +245,7 @@ def test_no_control_character_reaches_the_output(tmp_path: Path, form: str, raw:
     escaped = json.dumps(f"x{raw}")
     file.write_text(f"{RECIPE}\nname{escaped[2:-1]}: 1\n{escaped}: {escaped}\n# {raw}\n", encoding="utf-8")
     done = validate(file, "-o", form)
-    out = (done.stdout + done.stderr).decode("utf-8")
+    out = done.stdout + done.stderr
     assert (
         done.returncode,
         {c for c in out if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"},
@@ -257,7 +256,7 @@ def test_a_device_without_end_and_a_pipe_without_a_writer_are_no_files(tmp_path:
     os.mkfifo(tmp_path / "pipe.yaml")
     for file in (Path("/dev/zero"), tmp_path / "pipe.yaml"):
         done = validate(file, "-o", "line")
-        assert (done.returncode, b"BD001" in done.stdout, b"no regular file" in done.stdout) == (2, True, True)
+        assert (done.returncode, "BD001" in done.stdout, "no regular file" in done.stdout) == (2, True, True)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +310,5 @@ def test_a_template_of_loops_in_loops_is_ended_and_told(tmp_path: Path) -> None:
     loops = "".join(f"{{% for {name} in range(99999) %}}" for name in "abc") + "{% endfor %}" * 3
     (tmp_path / "docker-run.j2").write_text(f"docker\nrun\n{loops}", encoding="utf-8")
     words = ("render", str(BEAM), "-i", "a,", "--model-dir", "/m", "--templates", str(tmp_path))
-    done = subprocess.run(
-        (sys.executable, "-m", "beamdeploy", *words), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = beamdeploy(*words)
     assert (done.returncode, "BD060" in done.stderr, "goes on and on" in done.stderr) == (2, True, True), done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,7 @@ from beamdeploy.recipe import build
 from beamdeploy.render import render
 from beamdeploy.report.paste import paste
 from beamdeploy.vllmrecipe import read_vllm
+from tests.forked import beamdeploy
 from tests.test_render import PAGE
 
 ROOT = Path(__file__).parents[1]
@@ -110,15 +109,7 @@ def test_what_is_no_such_command_is_refused(text: str, what: str) -> None:
 
 
 def test_the_command_prints_a_recipe_that_validates() -> None:
-    told = subprocess.run(
-        [sys.executable, "-m", "beamdeploy", "import", "docker-run", "-", "--gpu", "B200"],
-        input=VENDOR,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-        timeout=60,
-    )
+    told = beamdeploy("import", "docker-run", "-", "--gpu", "B200", text=VENDOR, cwd=ROOT)
     assert told.returncode == 0
     assert yaml.safe_load(told.stdout)["engine"]["name"] == "vllm"
     assert "--ipc host has no place in a recipe" in told.stderr
@@ -278,15 +269,7 @@ def test_what_is_no_file_of_vllm_is_refused(text: str, what: str) -> None:
 
 @pytest.mark.parametrize(("command", "text"), [("compose", COMPOSE), ("vllm-recipe", PROJECT)])
 def test_what_is_imported_of_a_file_is_printed(command: str, text: str) -> None:
-    told = subprocess.run(
-        [sys.executable, "-m", "beamdeploy", "import", command, "-", "--gpu", "H200"],
-        input=text,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-        timeout=60,
-    )
+    told = beamdeploy("import", command, "-", "--gpu", "H200", text=text, cwd=ROOT)
     assert told.returncode == 0, told.stderr
     assert yaml.safe_load(told.stdout)["engine"]["name"] == "vllm"
     assert "warning" in told.stderr

@@ -13,6 +13,7 @@ import pytest
 from beamdeploy.check import check_all
 from beamdeploy.inventory import Host, load_inventory
 from beamdeploy.recipe import load_recipe
+from tests.forked import beamdeploy
 
 FILES = [
     "inventories/default.yaml",
@@ -23,8 +24,7 @@ FILES = [
 
 
 def init(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "beamdeploy", "init", str(folder), *words)
-    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return beamdeploy("init", str(folder), *words)
 
 
 def names(folder: Path) -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from beamdeploy.apikey import sendable
 from beamdeploy.errors import InputError
 from beamdeploy.recipe import Recipe, load_recipe
 from beamdeploy.sandbox import lifetime
+from tests.forked import beamdeploy
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 Command = Callable[..., tuple[int, str]]
@@ -43,11 +42,8 @@ def command(tmp_path: Path) -> Iterator[Command]:
     cache = {"XDG_CACHE_HOME": str(tmp_path)}
 
     def run(*words: str) -> tuple[int, str]:
-        done = subprocess.run(
-            (sys.executable, "-m", "beamdeploy", *words, "-i", "sandbox"),
-            env={**os.environ, **cache, "BEAMDEPLOY_SANDBOX": "default", "MY_KEY": "key-31c7", "MY_TOKEN": "t"},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
-        )  # fmt: skip
+        env = {**os.environ, **cache, "BEAMDEPLOY_SANDBOX": "default", "MY_KEY": "key-31c7", "MY_TOKEN": "t"}
+        done = beamdeploy(*words, "-i", "sandbox", env=env)
         assert "Traceback" not in done.stderr and "31c7" not in done.stdout + done.stderr
         return done.returncode, done.stdout + done.stderr
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from beamdeploy.label import without_labels
 from beamdeploy.recipe import build
 from beamdeploy.render import render
 from beamdeploy.served import served_by
+from tests.forked import beamdeploy
 from tests.test_engines import merged
 
 ROOT = Path(__file__).parents[1]
@@ -73,16 +73,8 @@ TINY = {
 
 
 def run(*words: str, recipe: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "beamdeploy", *words],
-        input=yaml.safe_dump(dict(recipe)),
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("BEAMDEPLOY_")},
-        check=False,
-        timeout=60,
-    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BEAMDEPLOY_")}
+    return beamdeploy(*words, text=yaml.safe_dump(dict(recipe)), cwd=ROOT, env=env)
 
 
 def rules_of(done: subprocess.CompletedProcess[str], *levels: str) -> list[str]:

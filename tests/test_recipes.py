@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +16,7 @@ from beamdeploy.engines.catalog import catalog
 from beamdeploy.errors import InputError
 from beamdeploy.library import Entry, entries, file_of, folder
 from beamdeploy.recipe import load_recipe
+from tests.forked import beamdeploy
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "data" / "golden"
@@ -34,9 +34,7 @@ def script(name: str) -> ModuleType:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "beamdeploy", *words], capture_output=True, text=True, cwd=ROOT, check=False, timeout=60
-    )
+    return beamdeploy(*words, cwd=ROOT)
 
 
 def label(entry: Entry) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from importlib.util import module_from_spec, spec_from_file_location
@@ -28,6 +27,7 @@ from beamdeploy.rules.pages import all_rules, near, rule_of
 from beamdeploy.rules.parallel import heads_finding, sizes
 from beamdeploy.rules.rule import Finding, Rule
 from beamdeploy.rules.speculative import fitting
+from tests.forked import beamdeploy
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data" / "rules"
@@ -385,9 +385,7 @@ def test_an_unknown_model_has_fewer_rules_and_no_error() -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "beamdeploy", *words], capture_output=True, text=True, cwd=ROOT, check=False, timeout=60
-    )
+    return beamdeploy(*words, cwd=ROOT)
 
 
 @pytest.mark.parametrize(

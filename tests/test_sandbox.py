@@ -22,6 +22,7 @@ from beamdeploy.sandbox import lifetime, locks, place
 from beamdeploy.sandbox.docker import store
 from beamdeploy.sandbox.lifetime import Running, folder_of
 from beamdeploy.sandbox.profiles import faults, profiles
+from tests import forked
 
 LAST_LINES = 20
 RECIPE = str(Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml")
@@ -66,9 +67,8 @@ def start(cache: Path, *words: str, name: str = "default") -> subprocess.Popen[s
 
 def beamdeploy(cache: Path, *words: str, name: str = "default") -> tuple[int, str]:
     """Exit code, and all that was said."""
-    process = start(cache, *words, name=name)
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out + err
+    done = forked.beamdeploy(*words, "-i", "sandbox", env=environment(cache, name))
+    return done.returncode, done.stdout + done.stderr
 
 
 def processes(of: Path) -> list[str]:
@@ -233,8 +233,9 @@ def test_every_profile_has_a_family_that_its_product_names() -> None:
 
 def test_status_and_faults_are_told_as_json_and_lines(cache: Path) -> None:
     def told(*words: str) -> str:
-        words = (sys.executable, "-m", "beamdeploy", "sandbox", *words)
-        return subprocess.run(words, env=environment(cache), capture_output=True, text=True, check=True).stdout
+        done = forked.beamdeploy("sandbox", *words, env=environment(cache))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     assert json.loads(told("status", "-o", "json"))["hosts"] == {}
     told("up", "--profile", "8xh200", "--fault", "cuda-oom")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from beamdeploy.check import check_all
 from beamdeploy.check.ignores import Choice
 from beamdeploy.outcome import Report
+from tests.forked import beamdeploy
 
 ROOT = Path(__file__).parents[1]
 RECIPE = (ROOT / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml").read_text(encoding="utf-8")
@@ -23,8 +23,7 @@ UNPINNED = "  reference: lightseekorg/tokenspeed:beam\n"
 
 
 def validate(*words: str, text: str | None = None, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "beamdeploy", "validate", *words)
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=cwd)
+    return beamdeploy("validate", *words, text=text or "", cwd=cwd)
 
 
 def written(folder: Path, files: Mapping[str, str]) -> None:

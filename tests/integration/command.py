@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from tests import forked
 from tests.lab import Lab, LabHost
 
 BEAM = Path(__file__).parents[2] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"
@@ -44,10 +43,7 @@ class Ran:
 
 def beamdeploy(*words: str, timeout: float = 120) -> Ran:
     """Run it without a terminal. A traceback fails the test: it is a bug."""
-    done = subprocess.run(
-        (sys.executable, "-m", "beamdeploy", *words),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, env=environment(), check=False,
-    )  # fmt: skip
+    done = forked.beamdeploy(*words, timeout=timeout, env=environment())
     assert "Traceback" not in done.stderr, done.stderr
     return Ran(done.returncode, done.stdout, done.stderr)
 

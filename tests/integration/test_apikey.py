@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.forked import beamdeploy
 from tests.integration.command import Job, Ran, environment
 from tests.lab import Lab, LabHost
 
@@ -28,10 +29,7 @@ def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
 
 def run(job: Job, command: str, *words: str) -> Ran:
     target = ("beam",) if command == "status" else (job.recipe,)
-    done = subprocess.run(
-        (*WORDS, command, *target, "-i", job.inventory, *words),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment(), check=False,
-    )  # fmt: skip
+    done = beamdeploy(command, *target, "-i", job.inventory, *words, env=environment())
     assert KEY not in done.stdout + done.stderr
     return Ran(done.returncode, done.stdout, done.stderr)
 

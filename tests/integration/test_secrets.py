@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forked import beamdeploy
 from tests.integration.command import Job, Ran, container_id, environment
 from tests.lab import Lab, LabHost
 
@@ -25,10 +24,7 @@ def job(lab: Lab, clean_host: LabHost, tmp_path: Path) -> Job:
 
 def run(job: Job, command: str, token: str | None, *words: str) -> Ran:
     env = {**environment(), **({"LAB_TOKEN": token} if token else {})}
-    done = subprocess.run(
-        (sys.executable, "-m", "beamdeploy", command, job.recipe, "-i", job.inventory, "-o", "json", *words),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env, check=False,
-    )  # fmt: skip
+    done = beamdeploy(command, job.recipe, "-i", job.inventory, "-o", "json", *words, env=env)
     for secret in (FIRST, SECOND, THERE):
         assert secret not in done.stdout + done.stderr
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -91,10 +91,10 @@ def linked_libraries(paths: list[Path]) -> set[Path]:
 def extensions() -> list[Path]:
     """The compiled modules of the standard library that need nothing but the C library and zlib."""
     names = ("_ssl", "_tkinter", "_sqlite3", "_curses", "_gdbm", "_dbm", "readline", "_test", "_codecs", "xx", "nis")
-    # without it hashlib has its own, and the image no libcrypto
-    names += ("_hashlib",)
+    # hashlib has its own as well, which need no libcrypto
+    names_too = ("_hashlib",)
     folder = Path(sysconfig.get_path("stdlib"), "lib-dynload")
-    return [path for path in sorted(folder.glob("*.so")) if not path.name.startswith(names)]
+    return [path for path in sorted(folder.glob("*.so")) if not path.name.startswith((*names, *names_too))]
 
 
 def library() -> Iterator[Path]:
