@@ -224,12 +224,18 @@ def _folder(draft: Draft, run: Run, model: str) -> dict[str, str]:
     """Where the weights are: below a mount, or a repository of the hub that is to be staged."""
     for source, target in _mounts(run):
         if model.startswith(f"{target.rstrip('/')}/"):
+            draft.notes.append(f"the weights lie below {source} on the host: model_dir: {source} in the inventory")
             return {"path": model.removeprefix(f"{target.rstrip('/')}/").strip("/")}
         if model == target:
-            draft.notes.append(f"{model} is a mount itself: the host's model_dir is the folder above {source}")
-            return {"path": source.rstrip("/").rpartition("/")[2]}
+            above, _, name = source.rstrip("/").rpartition("/")
+            draft.notes.append(
+                f"{model} is a mount itself, of {source} on the host: model_dir: {above or '/'} in the inventory"
+            )
+            return {"path": name}
     if re.fullmatch(r"[\w.-]+/[\w.-]+", model):
-        draft.notes.append(f"{model} came from the hub: stage it (beamdeploy stage), nothing is fetched at the start")
+        draft.notes.append(
+            f"{model} came from the hub: stage it (beamdeploy stage) below the host's model_dir: nothing is fetched"
+        )
         return {"path": model.rpartition("/")[2].lower(), "source": f"hf://{model}"}
     draft.notes.append(f"{model} lies below no mount of the command")
     return {"path": model.strip("/")}

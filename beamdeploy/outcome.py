@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from beamdeploy.errors import Problem
 
@@ -50,3 +50,7 @@ class Report:
     def all_problems(self) -> tuple[Problem, ...]:
         """The run's problems, then each host's, in order."""
         return (*self.problems, *(problem for host in self.hosts for problem in host.problems))
+
+    def beside(self, problems: tuple[Problem, ...]) -> Report:
+        """The same report, with these problems before its own."""
+        return replace(self, problems=(*problems, *self.problems))

@@ -93,6 +93,16 @@ def test_infos_of_a_check_are_counted_and_shown_on_demand() -> None:
     assert (long.returncode, "info" in long.stdout, "-v" in long.stderr) == (0, True, False)
 
 
+def test_a_warning_of_a_rule_is_in_the_report_where_that_is_json() -> None:
+    recipe = str(Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml")
+    offline = ("-e", 'container.env.HF_HUB_OFFLINE="0"', "-i", "a,", "--model-dir", "/m")
+    told = beamdeploy("render", recipe, *offline, "-o", "json")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert [each["rule"] for each in json.loads(told.stdout)["problems"]] == ["BD410"]
+    shown = beamdeploy("render", recipe, *offline)
+    assert (shown.returncode, "warning BD410" in shown.stderr) == (0, True)
+
+
 def test_a_near_miss_is_suggested() -> None:
     assert "Did you mean 'apply'?" in beamdeploy("aply").stderr
 

@@ -108,6 +108,16 @@ def test_what_is_no_such_command_is_refused(text: str, what: str) -> None:
         imported(read_text(text))
 
 
+@pytest.mark.parametrize(
+    ("volume", "model", "path", "model_dir"),
+    [("/srv/m:/w:ro", "/w/a", "a", "/srv/m"), ("/srv/m/a:/w:ro", "/w", "a", "/srv/m"), ("/a:/w", "/w", "a", "/")],
+)
+def test_it_says_which_model_dir_the_inventory_needs(volume: str, model: str, path: str, model_dir: str) -> None:
+    recipe, notes = imported(read_text(f"docker run -v {volume} vllm/vllm-openai:v0.33.0 --model {model}"))
+    assert recipe["model"]["weights"] == {"path": path}
+    assert [note for note in notes if f"model_dir: {model_dir} in the inventory" in note] != [], notes
+
+
 def test_the_command_prints_a_recipe_that_validates() -> None:
     told = beamdeploy("import", "docker-run", "-", "--gpu", "B200", text=VENDOR, cwd=ROOT)
     assert told.returncode == 0

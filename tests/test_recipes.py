@@ -41,6 +41,13 @@ def label(entry: Entry) -> str:
     return f"{entry.name}+{entry.variant}" if entry.variant else entry.name
 
 
+def test_the_readmes_own_recipe_is_clean(tmp_path: Path) -> None:
+    shown = (ROOT / "README.md").read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "recipe.yaml").write_text(shown, encoding="utf-8")
+    report = check_all([str(tmp_path / "recipe.yaml")])
+    assert [each.rule for each in report.problems if each.level != "info"] == []
+
+
 def test_all_are_clean_also_where_warnings_are_errors() -> None:
     report = check_all([str(folder())], strict=True)
     assert [(each.file, each.rule, each.what) for each in report.problems if each.level == "error"] == []

@@ -25,6 +25,7 @@ from beamdeploy.verify import Depth, Reference, reference_of, verify_host
 from beamdeploy.weights.hashing import hash_folders, script
 from beamdeploy.weights.listing import is_read
 from beamdeploy.weights.parts import part
+from beamdeploy.weights.staging import human
 from tests.checkpoint import lfs_pointer
 
 BEAM = Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"
@@ -315,6 +316,25 @@ def test_what_was_hashed_while_it_arrived_is_not_read_again(session: Session, mo
     again = hash_folders(session, host, ("nvfp4",), lambda phase, detail: None).folders["nvfp4"]
     assert again is not None
     assert again.files["large.bin"] == files_of(large.parent)["large.bin"] != hashes.files["large.bin"]
+
+
+def progress_of(session: Session, host: Host) -> list[str]:
+    said: list[str] = []
+    hash_folders(session, host, ("nvfp4",), lambda phase, detail: said.append(detail))
+    return said
+
+
+def test_the_total_of_the_progress_stays_the_same(session: Session, models: Path) -> None:
+    for number in range(4):
+        (models / "nvfp4" / f"more-{number}.bin").write_bytes(os.urandom(1 << 20))
+        os.utime(models / "nvfp4" / f"more-{number}.bin", (1, 1))
+    size = sum(file.stat().st_size for file in (models / "nvfp4").iterdir())
+    host = Host("gpu-a", connection="local", model_dir=str(models), state_dir=str(models.parent / "state"))
+    time.sleep(2.1)  # what has changed within two seconds is not remembered
+    for _ in ("hashed", "remembered"):
+        said = progress_of(session, host)
+        totals = {text.split(" of ")[1].split(",")[0] for text in said}
+        assert totals == {human(size)} and said[-1].startswith(f"{human(size)} of"), said
 
 
 def test_a_change_that_keeps_size_and_time_is_still_read(session: Session, models: Path) -> None:

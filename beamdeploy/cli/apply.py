@@ -55,7 +55,7 @@ def apply(
     if check:
         shared = {name: value for name, value in context.params.items() if name in {p.name for p in plan.params}}
         return int(context.invoke(plan, **shared))
-    wanted, lock = load_wanted(recipe, overrides)
+    wanted, lock, notes = load_wanted(recipe, overrides, output)
     if locked:
         require_lock(recipe, lock)
     hosts = load_hosts(where, wanted)
@@ -64,4 +64,4 @@ def apply(
     with Progress() as progress:
         report = deploy.apply(specs, how, progress.event, confirm_apply(progress, yes=yes))
     note(where.inventory, report, os.environ)
-    return show(report, output)
+    return show(report.beside(notes), output)

@@ -82,10 +82,10 @@ def bench(
     from beamdeploy.report import Progress, show
     from beamdeploy.served import served
 
-    asked = wanted(target, overrides)
+    output_tokens, form = outputs
+    asked, notes = wanted(target, overrides, form)
     host = one(load_hosts(where), asked)
     before = load_earlier(against, host.name) if against else None
-    output_tokens, form = outputs
     how = Wanted(concurrency, requests, Size(input_tokens, output_tokens))
     with Progress() as progress, open_session(host, accept_new=where.accept_new) as session:
         there = served(session, asked)
@@ -94,7 +94,7 @@ def bench(
         _draw(plot, report, before or (), there.model)
     if form == "text":
         _show(report)
-    return show(report, form)
+    return show(report.beside(notes), form)
 
 
 def _draw(file: str, report: Report, before: Sequence[Mapping[str, Any]], model: str) -> None:

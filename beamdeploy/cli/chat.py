@@ -42,7 +42,7 @@ def chat(
     from beamdeploy.remote import open_session
     from beamdeploy.served import served
 
-    asked = wanted(target, overrides)
+    asked, _ = wanted(target, overrides, "text")
     host = one(load_hosts(where), asked)
     with open_session(host, accept_new=where.accept_new) as session:
         there = served(session, asked)

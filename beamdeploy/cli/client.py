@@ -34,7 +34,7 @@ def client(
     from beamdeploy.report import show_text
     from beamdeploy.served import served_by, served_there
 
-    asked = wanted(target, overrides)
+    asked, _ = wanted(target, overrides, "text")
     host = one(load_hosts(where), asked) if isinstance(asked, str) or where.inventory else None
     if isinstance(asked, str):
         assert host is not None

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from beamdeploy.cli import complete, options
+
+if TYPE_CHECKING:
+    from beamdeploy.errors import Problem
+    from beamdeploy.render import Spec
 
 
 @click.command()
@@ -36,14 +42,13 @@ def doctor(
     if log is not None:
         return show(examination.doctor_log(_text(log), engine, None if log == "-" else log), output)
     hosts = load_hosts(where)
-    specs = {}
+    specs: dict[str, Spec] = {}
+    notes: tuple[Problem, ...] = ()
     if target is not None and is_recipe(target):
-        wanted, lock = load_wanted(target, overrides)
+        wanted, lock, notes = load_wanted(target, overrides, output)
         specs = {spec.host.name: spec for spec in specs_of(wanted, hosts, lock, None)}
-    return show(
-        examination.doctor(hosts, deployment_name(target), specs, accept_new=where.accept_new, forks=where.forks),
-        output,
-    )
+    report = examination.doctor(hosts, deployment_name(target), specs, accept_new=where.accept_new, forks=where.forks)
+    return show(report.beside(notes), output)
 
 
 def _text(log: str) -> str:

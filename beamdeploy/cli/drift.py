@@ -33,8 +33,8 @@ def drift(
     from beamdeploy.report import Progress, show
     from beamdeploy.survey import Options
 
-    wanted, lock = load_wanted(recipe, overrides)
+    wanted, lock, notes = load_wanted(recipe, overrides, output)
     specs = deploy.specs_of(wanted, load_hosts(where), lock, templates, to_apply=True)
     with Progress() as progress:
         report = deploy.drift(specs, Options(accept_new=where.accept_new, forks=where.forks), ignored, progress.event)
-    return show(report, output)
+    return show(report.beside(notes), output)

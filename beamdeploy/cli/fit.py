@@ -35,8 +35,8 @@ def fit(
 
     if gpu is not None or count is not None or where.inventory is None:
         return show(on_family(load_recipe(recipe, overrides), gpu, count), output)
-    wanted, lock = load_wanted(recipe, overrides)
+    wanted, lock, notes = load_wanted(recipe, overrides, output)
     specs = specs_of(wanted, load_hosts(where, wanted), lock, None)
     with Progress() as progress:
         report = on_hosts(specs, progress.event, accept_new=where.accept_new, forks=where.forks)
-    return show(report, output)
+    return show(report.beside(notes), output)

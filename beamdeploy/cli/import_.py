@@ -70,7 +70,7 @@ def _shown(file: str, recipe: Mapping[str, Any], notes: Iterable[str]) -> int:
     from beamdeploy.errors import Problem
     from beamdeploy.report import show_problems, show_text
 
-    remedy = "See whether it matters."
+    remedy = "See whether it matters, and say it in the recipe or the inventory."
     show_problems([Problem(note, remedy, file=file, level="warning") for note in dict.fromkeys(notes)])
     show_text(safe_dump(dict(recipe), sort_keys=False).rstrip("\n"))
     return 0

@@ -35,11 +35,11 @@ def plan(
     from beamdeploy.report import Progress, show
     from beamdeploy.survey import Options
 
-    wanted, lock = load_wanted(recipe, overrides)
+    wanted, lock, notes = load_wanted(recipe, overrides, output)
     hosts = load_hosts(where, wanted)
     specs = deploy.specs_of(wanted, hosts, lock, templates, to_apply=True, unpinned=unpinned)
     with Progress() as progress:
         report = deploy.plan(specs, Options(accept_new=where.accept_new, forks=where.forks, diff=diff), progress.event)
     if exit_code and report.exit == DONE and deploy.pending(report):
         report = replace(report, exit=CHANGES_PENDING)
-    return show(report, output)
+    return show(report.beside(notes), output)

@@ -31,9 +31,9 @@ def preflight(
     from beamdeploy.precheck import precheck
     from beamdeploy.report import Progress, show
 
-    wanted, lock = load_wanted(recipe, overrides)
+    wanted, lock, notes = load_wanted(recipe, overrides, output)
     specs = specs_of(wanted, load_hosts(where, wanted), lock, None)
     with Progress() as progress:
         missing = lacking(wanted, specs, unpinned=unpinned)
         report = precheck(specs, progress.event, missing, accept_new=where.accept_new, forks=where.forks)
-    return show(report, output)
+    return show(report.beside(notes), output)

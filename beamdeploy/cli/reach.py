@@ -23,8 +23,11 @@ def one(hosts: tuple[Host, ...], target: Recipe | str) -> Host:
     raise InputError([Problem(f"the inventory names {len(hosts)} hosts: {names}", "Name one of them with -l.")])
 
 
-def wanted(target: str, overrides: Iterable[tuple[str, str]]) -> Recipe | str:
-    """The recipe in a file, or the name of a deployment."""
+def wanted(target: str, overrides: Iterable[tuple[str, str]], output: str) -> tuple[Recipe | str, tuple[Problem, ...]]:
+    """The recipe in a file, or the name of a deployment; and what the report is to say beside it."""
     from beamdeploy.cli.targets import is_recipe, load_wanted
 
-    return load_wanted(target, overrides)[0] if is_recipe(target) else target
+    if not is_recipe(target):
+        return target, ()
+    recipe, _, notes = load_wanted(target, overrides, output)
+    return recipe, notes

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from beamdeploy.cli import options
+
+if TYPE_CHECKING:
+    from beamdeploy.errors import Problem
 
 
 @click.command()
@@ -41,9 +44,9 @@ def render(
     from beamdeploy.report import pasted, show, show_text
     from beamdeploy.report.paste import UNKNOWN_DIR
 
-    wanted, lock = load_wanted(recipe, overrides)
+    wanted, lock, notes = load_wanted(recipe, overrides, output)
     if resolved:
-        return _resolved(wanted.source, output)
+        return _resolved(wanted.source, notes, output)
     hosts = load_hosts(where) if where.inventory else (nowhere(where.model_dir, where.gpus),)
     specs = specs_of(wanted, hosts, lock, templates)
     if output == "text":
@@ -55,16 +58,16 @@ def render(
         return 0
     details = [{"words": list(s.words), "digest": s.digest, "templates": list(s.templates)} for s in specs]
     reports = [HostReport(s.host.name, "rendered", 0, details=d) for s, d in zip(specs, details, strict=True)]
-    return show(Report("Render", 0, tuple(reports)), output)
+    return show(Report("Render", 0, tuple(reports), notes), output)
 
 
-def _resolved(source: Mapping[str, Any], output: str) -> int:
+def _resolved(source: Mapping[str, Any], notes: tuple[Problem, ...], output: str) -> int:
     from yaml import safe_dump
 
     from beamdeploy.outcome import Report
     from beamdeploy.report import show, show_text
 
     if output != "text":
-        return show(Report("Render", 0, details={"recipe": source}), "json")
+        return show(Report("Render", 0, problems=notes, details={"recipe": source}), "json")
     show_text(safe_dump(dict(source), sort_keys=False).rstrip("\n"))
     return 0

@@ -42,18 +42,19 @@ def smoke(
     Every check says pass, fail or skip, why, and with -o json the request and the answer. Nothing is changed on the
     host; the requests go through the SSH session. Ends with 6 when a check fails.
     """
-    from beamdeploy.cli.targets import is_recipe, load_hosts, load_wanted
+    from beamdeploy.cli import reach
+    from beamdeploy.cli.targets import load_hosts
     from beamdeploy.contract import ask_all
     from beamdeploy.ranks import heads
     from beamdeploy.report import Progress, show, show_table
 
-    wanted = load_wanted(target, overrides)[0] if is_recipe(target) else target
+    wanted, notes = reach.wanted(target, overrides, output)
     hosts = load_hosts(where) if isinstance(wanted, str) else heads(wanted, load_hosts(where))
     with Progress() as progress:
         report = ask_all(hosts, wanted, only, progress.event, accept_new=where.accept_new, forks=where.forks)
     if output == "text":
         show_table(("HOST", "CHECK", "VERDICT", "TIME", "WHY"), _rows(report))
-    return show(report, output)
+    return show(report.beside(notes), output)
 
 
 def _rows(report: Report) -> list[Sequence[str]]:

@@ -68,7 +68,7 @@ def stage(
     from beamdeploy.stage_folder import Manner
     from beamdeploy.stage_image import stage_image
 
-    wanted, lock = load_wanted(recipe, overrides)
+    wanted, lock, notes = load_wanted(recipe, overrides, output)
     everybody = load_hosts(replace(where, limit=None))
     specs = specs_of(wanted, load_hosts(where), lock, None)
     origin = _origin(source, everybody, of_image)
@@ -80,7 +80,7 @@ def stage(
             report = stage(
                 wanted, specs, origin, manner, progress.event, accept_new=where.accept_new, forks=where.forks
             )
-    return show(report, output)
+    return show(report.beside(notes), output)
 
 
 def _origin(source: str, everybody: tuple[Host, ...], of_image: bool) -> From:

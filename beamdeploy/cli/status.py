@@ -9,7 +9,9 @@ import click
 from beamdeploy.cli import complete, options
 
 if TYPE_CHECKING:
+    from beamdeploy.errors import Problem
     from beamdeploy.outcome import Report
+    from beamdeploy.render import Spec
 
 
 @click.command()
@@ -43,15 +45,16 @@ def status(
     from beamdeploy.report.live import watched
 
     hosts = load_hosts(where)
-    specs = {}
+    specs: dict[str, Spec] = {}
+    notes: tuple[Problem, ...] = ()
     if target is not None and is_recipe(target):
-        wanted, lock = load_wanted(target, overrides)
+        wanted, lock, notes = load_wanted(target, overrides, output)
         specs = {spec.host.name: spec for spec in specs_of(wanted, hosts, lock, None)}
     name = deployment_name(target)
 
     with Kept(hosts, accept_new=where.accept_new, forks=where.forks) as kept:
 
         def looked() -> Report:
-            return look.status(kept, name, specs, deep=deep)
+            return look.status(kept, name, specs, deep=deep).beside(notes)
 
         return watched(looked, interval, output) if watch else show(looked(), output)

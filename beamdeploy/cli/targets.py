@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from beamdeploy.errors import InputError
+from beamdeploy.errors import InputError, Problem
 from beamdeploy.failed import limited
 from beamdeploy.inventory import Host, load_inventory
 from beamdeploy.patterns import select
@@ -64,8 +64,13 @@ def rollout_options(
     )
 
 
-def load_wanted(recipe: str, overrides: Iterable[tuple[str, str]]) -> tuple[Recipe, Lock | None]:
-    """The recipe and its lock; warnings of the rules are shown. InputError: all that is wrong with them."""
+def load_wanted(
+    recipe: str, overrides: Iterable[tuple[str, str]], output: str
+) -> tuple[Recipe, Lock | None, tuple[Problem, ...]]:
+    """The recipe, its lock, and what the report is to say beside it. InputError: all that is wrong with them.
+
+    Warnings of the rules are shown at once, and belong to the report where that is for a program.
+    """
     from beamdeploy.check.ignores import without_ignored
     from beamdeploy.lock import load_lock
     from beamdeploy.recipe import load_with_document
@@ -78,8 +83,11 @@ def load_wanted(recipe: str, overrides: Iterable[tuple[str, str]]) -> tuple[Reci
     problems = without_ignored(document, check(document, wanted, lock, overrides))
     if any(problem.level == "error" for problem in problems):
         raise InputError(problem for problem in problems if problem.level != "info")
-    show_problems([problem for problem in problems if problem.level == "warning"])
-    return wanted, lock
+    warnings = tuple(problem for problem in problems if problem.level == "warning")
+    if output == "json":
+        return wanted, lock, warnings
+    show_problems(warnings)
+    return wanted, lock, ()
 
 
 def is_recipe(target: str) -> bool:

@@ -10,6 +10,7 @@ import click
 from beamdeploy.cli import complete, options
 
 if TYPE_CHECKING:
+    from beamdeploy.errors import Problem
     from beamdeploy.lock import Lock
     from beamdeploy.outcome import Report
     from beamdeploy.recipe import Recipe
@@ -43,36 +44,40 @@ def test(
     from beamdeploy.report import Progress, show, show_table
     from beamdeploy.trial_files import recipe_files
 
-    tried = trial.trials(_loaded(recipe_files(recipes), overrides, all_variants=all_variants), profile)
+    loaded, notes = _loaded(recipe_files(recipes), overrides, output, all_variants=all_variants)
+    tried = trial.trials(loaded, profile)
     with Progress() as progress:
         report = trial.run_all(tried, templates, progress.event, jobs=jobs)
     if output == "text":
         show_table(("RECIPE", "STEP", "VERDICT", "TIME", "WHY"), tuple(_rows(report)))
-    return show(report, output)
+    return show(report.beside(notes), output)
 
 
 def _loaded(
-    files: Iterable[str], overrides: tuple[tuple[str, str], ...], *, all_variants: bool
-) -> tuple[tuple[Recipe, Lock | None, str], ...]:
-    """All of them, each with its variant ("": none). InputError: all that is wrong with any."""
+    files: Iterable[str], overrides: tuple[tuple[str, str], ...], output: str, *, all_variants: bool
+) -> tuple[tuple[tuple[Recipe, Lock | None, str], ...], tuple[Problem, ...]]:
+    """All of them, each with its variant ("": none), and notes on them. InputError: all that is wrong with any."""
     from beamdeploy.cli.targets import load_wanted
-    from beamdeploy.errors import InputError, Problem
+    from beamdeploy.errors import InputError
     from beamdeploy.trial_files import variants_of
     from beamdeploy.variants import CHOSEN
 
     asked = next((value for path, value in overrides if path == CHOSEN), "")
     loaded: list[tuple[Recipe, Lock | None, str]] = []
     problems: list[Problem] = []
+    notes: list[Problem] = []
     for file in files:
         for name in dict.fromkeys((asked, *(variants_of(file) if all_variants else ()))):
             chosen = ((CHOSEN, name),) if name and name != asked else ()
             try:
-                loaded.append((*load_wanted(file, (*overrides, *chosen)), name))
+                recipe, lock, said = load_wanted(file, (*overrides, *chosen), output)
+                loaded.append((recipe, lock, name))
+                notes += said
             except InputError as error:
                 problems += error.problems
     if problems:
         raise InputError(problems)
-    return tuple(loaded)
+    return tuple(loaded), tuple(notes)
 
 
 def _rows(report: Report) -> Iterator[Sequence[str]]:

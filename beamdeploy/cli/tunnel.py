@@ -36,7 +36,7 @@ def tunnel(
     from beamdeploy.tunnel import Link, check, listen
     from beamdeploy.tunnel import tunnel as opened
 
-    asked = wanted(target, ())
+    asked, _ = wanted(target, (), "text")
     host = one(load_hosts(where), asked)
     progress = Progress()
 

@@ -43,7 +43,7 @@ def verify(
     from beamdeploy.report import Progress, show
     from beamdeploy.verify import Depth, verify
 
-    wanted, lock = load_wanted(recipe, overrides)
+    wanted, lock, notes = load_wanted(recipe, overrides, output)
     specs = specs_of(wanted, load_hosts(where), lock, None)
     depth = Depth(deep is not None, deep == "always", processes)
     silent = offline or os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "YES", "ON")
@@ -51,4 +51,4 @@ def verify(
         report = verify(
             wanted, specs, depth, progress.event, accept_new=where.accept_new, forks=where.forks, offline=silent
         )
-    return show(report, output)
+    return show(report.beside(notes), output)

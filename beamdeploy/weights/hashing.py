@@ -84,7 +84,11 @@ class _Told:
             self.said.append(cells[0])
         elif kind == "M":
             self.unkept = cells[0]
-        self.ended = self.ended or kind == "Z"
+        elif kind == "Z":
+            self.ended = True
+            # of what is remembered nothing was said: while it is told, the total is not known yet
+            if self.known == self.done:
+                self._say()
 
     def _sum(self, kind: str, sum: str, path: str) -> None:
         self.sums[path] = sum
@@ -93,6 +97,10 @@ class _Told:
             self.known += self.sizes.get(path, 0)
             self.remembered.add(path)
             self.started = time.monotonic()
+        else:
+            self._say()
+
+    def _say(self) -> None:
         self.say("hash", progress(self.done, self.total, time.monotonic() - self.started, self.known))
 
 
