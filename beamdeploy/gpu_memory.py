@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.inventory import Host
+from beamdeploy.look import with_smi
 from beamdeploy.remote import Session
 
 _FREE_MIB = 2048
@@ -44,22 +45,21 @@ def wait_for_gpus(
 
 def _gpus_in_use(session: Session, gpus: Collection[int], others: Mapping[int, int]) -> Mapping[int, int]:
     """Index → MiB for the GPUs that are not free. A GPU that does not say is taken as free."""
-    query = ("nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits")
-    result = session.run(query, timeout=60)
-    rows = (line.split(",") for line in result.out.splitlines())
-    used = {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(cell.strip().isdigit() for cell in row)}
+    query = ("--query-gpu=index,memory.used", "--format=csv,noheader,nounits")
+    rows = _rows(session, query)
+    used = {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(cell.isdigit() for cell in row)}
     return {index: mib for index, mib in used.items() if index in gpus and mib > _FREE_MIB + others.get(index, 0)}
 
 
 def _holders(session: Session, used: Collection[int]) -> str:
     """Who holds the memory, as far as the driver says: ", held by python (pid 77123) on GPU 0"."""
-    apps = ("nvidia-smi", "--query-compute-apps=pid,process_name,gpu_uuid", "--format=csv,noheader")
-    uuids = ("nvidia-smi", "--query-gpu=uuid,index", "--format=csv,noheader")
+    apps = ("--query-compute-apps=pid,process_name,gpu_uuid", "--format=csv,noheader")
+    uuids = ("--query-gpu=uuid,index", "--format=csv,noheader")
     index = dict(row for row in _rows(session, uuids) if len(row) == 2)
     found = [row for row in _rows(session, apps) if len(row) == 3 and index.get(row[2]) in {str(each) for each in used}]
     return "".join(f", held by {program} (pid {pid}) on GPU {index[uuid]}" for pid, program, uuid in found)
 
 
 def _rows(session: Session, query: tuple[str, ...]) -> list[list[str]]:
-    out = session.run(query, timeout=60).out
+    out = session.script(with_smi('smi "$@"\n'), query, timeout=60).out
     return [[cell.strip() for cell in line.split(",")] for line in out.splitlines()]

@@ -14,6 +14,7 @@ from beamdeploy.engines.metrics import metrics_of, total
 from beamdeploy.errors import HostError, Problem
 from beamdeploy.kept import Kept
 from beamdeploy.label import DIGEST, NAME, SPEC, read_labels
+from beamdeploy.look import with_smi
 from beamdeploy.look.gpus import containers_of
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.recap import shared
@@ -96,7 +97,7 @@ class Top:
 @cache
 def script() -> str:
     """The text of the look: POSIX sh, read-only. Its arguments: the docker words."""
-    return resources.files("beamdeploy.look").joinpath("top.sh").read_text("utf-8")
+    return with_smi(resources.files("beamdeploy.look").joinpath("top.sh").read_text("utf-8"))
 
 
 def seen(result: Result, boxes: Sequence[_Box], counts: Mapping[str, tuple[int | None, int | None]]) -> Seen:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from beamdeploy.errors import FAILED, HostError, Problem
+from beamdeploy.look import with_smi
 from beamdeploy.remote import Session
 from beamdeploy.startup import State, advance, begin, grown
 
@@ -39,7 +40,7 @@ id=$1 since=$2 gpus=$3 tick=$4; shift 4
     while sleep 1 </dev/null >/dev/null 2>&1; do
         held=
         if [ $((n % 20)) -eq 0 ] && [ -n "$gpus" ]; then
-            held=$(nvidia-smi "--id=$gpus" --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null |
+            held=$(smi "--id=$gpus" --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null |
                 awk '/^[0-9]+$/ { sum += $1 } END { print sum + 0 }')
         fi
         n=$((n + 1))
@@ -110,7 +111,7 @@ class Watch:
                 self._line(line, moment)
 
         indices = ",".join(map(str, gpus))
-        words = ("sh", "-c", _FOLLOW, "follow", container, self.since, indices, _TICK, *docker)
+        words = ("sh", "-c", with_smi(_FOLLOW), "follow", container, self.since, indices, _TICK, *docker)
         session.follow(words, take, timeout=timeout)
 
     def _line(self, line: str, moment: Moment) -> None:

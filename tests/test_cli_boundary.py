@@ -262,10 +262,12 @@ def test_main_is_the_entry_of_the_package() -> None:
     assert (main.name, isinstance(main, click.Group)) == ("main", True)
 
 
-@pytest.mark.parametrize(("redirection", "code"), [(">&-", 0), ("2>&-", 0), ("> /dev/full", 1)])
-def test_lost_streams_end_without_a_traceback(redirection: str, code: int) -> None:
+@pytest.mark.parametrize(("redirection", "code"), [(">&-", 1), ("2>&-", 0), ("> /dev/full", 1)])
+@pytest.mark.parametrize("words", ["schema lock", "recipes list", "recipes list -o json", "--help", "--version"])
+def test_lost_streams_end_without_a_traceback(words: str, redirection: str, code: int) -> None:
     done = subprocess.run(
-        ["sh", "-c", f"exec {sys.executable} -m beamdeploy schema lock {redirection}"],
+        ["sh", "-c", f"exec {sys.executable} -m beamdeploy {words} {redirection}"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert ("the output cannot be written" in done.stderr) is bool(code)

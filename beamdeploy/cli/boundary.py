@@ -18,6 +18,7 @@ import click
 
 from beamdeploy.errors import BAD_INPUT, BUG, DONE, FAILED, INTERRUPTED, BeamdeployError, Problem
 
+_UNWRITABLE = {errno.ENOSPC: "no space is left", errno.EBADF: "standard output is closed"}
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
@@ -54,10 +55,8 @@ def _shown(run: Callable[[], object], words: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _interrupted(words)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-            return _fail(
-                words, [Problem("the output cannot be written: no space is left", "What was done is done.")], FAILED
-            )
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
+            return _unwritten(_UNWRITABLE[error.errno])
         if isinstance(error, BrokenPipeError) and any(map(_reader_gone, (sys.stdout, sys.stderr))):
             raise  # `| head` has what it wants: no news for anyone
         return _bug(words, error)
@@ -71,6 +70,14 @@ def _fail(words: Sequence[str], problems: Sequence[Problem], exit: int) -> int:
         return show(Report(_kind(words), exit, problems=tuple(problems)), "json")
     show_problems(problems)
     return exit
+
+
+def _unwritten(why: str) -> int:
+    """Said on stderr, in whatever form the result was to be: stdout takes nothing."""
+    from beamdeploy.report import show_problems
+
+    show_problems([Problem(f"the output cannot be written: {why}", "What was done is done.")])
+    return FAILED
 
 
 def _usage(words: Sequence[str], error: click.ClickException) -> int:
@@ -105,10 +112,10 @@ def _kind(words: Sequence[str]) -> str:
 
 
 def _replace_closed_streams() -> None:
-    """`>&-` leaves no stream at all: what would be said there is for nobody, and nothing is read."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    """`>&-` leaves no stream at all: a result that is written there is lost, as on a full disk, and nothing is read."""
+    for name, mode, flags in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # it lives as long as the process
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode))
 
 
 def _silence_what_nobody_reads() -> None:

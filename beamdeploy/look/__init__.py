@@ -62,7 +62,12 @@ def look(session: Looker, question: Question) -> Facts:
 
 def script() -> str:
     """The text of the look: POSIX sh, read-only."""
-    return resources.files(__name__).joinpath("facts.sh").read_text("utf-8")
+    return with_smi(resources.files(__name__).joinpath("facts.sh").read_text("utf-8"))
+
+
+def with_smi(text: str) -> str:
+    """A script that may call `smi WORDS`: nvidia-smi, found also where the PATH of a session lacks it (else 127)."""
+    return resources.files(__name__).joinpath("smi.sh").read_text("utf-8") + text
 
 
 def words(question: Question, nonce: str) -> Iterator[str]:

@@ -1,5 +1,5 @@
 # One read-only look at a host; POSIX sh and utilities. Words are key=value; see look/__init__.py for who sends them.
-# Answers are frames: "@@NONCE section exit bytes", a line break, the bytes, a line break. Nothing here writes a file.
+# smi.sh stands before it. Answers are frames: "@@NONCE section exit bytes", a line break, the bytes, a line break. Nothing here writes a file.
 
 frame() { # section exit text
   printf '@@%s %s %s %s\n%s\n' "$nonce" "$1" "$2" "${#3}" "$3"
@@ -129,16 +129,6 @@ track_containers() {
 track_images() {
   # shellcheck disable=SC2086 # references are words
   ask docker.image_inspect dk image inspect --format '{"id":{{json .Id}},"repo_tags":{{json .RepoTags}},"repo_digests":{{json .RepoDigests}},"arch":{{json .Architecture}},"os":{{json .Os}},"env":{{json .Config.Env}},"user":{{json .Config.User}}}' $images
-}
-
-smi() { # words...: nvidia-smi, also where the PATH of this session lacks it
-  for path in nvidia-smi /usr/bin/nvidia-smi /usr/local/bin/nvidia-smi /usr/local/nvidia/bin/nvidia-smi /usr/lib/wsl/lib/nvidia-smi; do
-    if command -v "$path" >/dev/null 2>&1; then
-      $limit "$path" "$@"
-      return
-    fi
-  done
-  return 127
 }
 
 # Older drivers refuse the whole question for one field that they do not know: then less is asked.

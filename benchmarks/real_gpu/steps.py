@@ -20,9 +20,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any, TextIO
+
+from beamdeploy.look import script
 
 HERE = Path(__file__).parent
 MODEL = "beamdeploy/random-qwen3"
@@ -284,7 +285,6 @@ class Story:
 
     def look(self) -> None:
         """The answers of the host as they came, for the tests of what reads them."""
-        script = str(resources.files("beamdeploy.look").joinpath("facts.sh"))
         asked = (
             "nonce=real",
             "name=real",
@@ -293,7 +293,7 @@ class Story:
             "docker=docker",
             "gpus=yes",
         )
-        self.record.step("look", "sh", script, *asked, f"folder={SNAPSHOT}")
+        self.record.step("look", "sh", "-c", script(), "script", *asked, f"folder={SNAPSHOT}")
 
     def doctor(self) -> None:
         """Of the host, and of each log that a failed server left."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -101,6 +102,20 @@ def test_f11_the_order_of_a_replacement_and_memory_that_is_freed_later(
     assert job.run("apply").host(name)["outcome"] == "unchanged"
 
 
+@pytest.fixture(params=["on the PATH", "off the PATH"])
+def place_of_nvidia_smi(request: pytest.FixtureRequest, clean_host: LabHost) -> Iterator[None]:
+    """Where the look finds it beside the PATH of the session, too."""
+    if request.param == "on the PATH":
+        yield
+        return
+    (clean_host.folder / "root" / ".bashrc").write_text("export PATH=/usr/bin:/bin\n", encoding="utf-8")
+    link = f"ln -s {clean_host.folder}/bin/nvidia-smi /usr/local/bin/nvidia-smi"
+    clean_host.run("sh", "-c", f"mount -t tmpfs none /usr/local/bin && {link}")
+    yield
+    clean_host.run("umount", "/usr/local/bin")
+
+
+@pytest.mark.usefixtures("place_of_nvidia_smi")
 def test_f11_variant_never_free_names_the_holder_and_kills_nobody(job: Job, clean_host: LabHost) -> None:
     table, apps = clean_host.folder / "gpus.csv", clean_host.folder / "apps.csv"
     table.write_text(table.read_text().replace(", 4, 275036,", ", 90000, 185040,", 1), encoding="utf-8")

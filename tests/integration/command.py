@@ -79,7 +79,8 @@ class Job:
             for section in sections:
                 place = place[section]
             place[key] = value
-        Path(self.recipe).write_text(yaml.safe_dump(recipe), encoding="utf-8")
+        ignored = "# beamdeploy: ignore-file BD400\n"  # which warns of that
+        Path(self.recipe).write_text(ignored + yaml.safe_dump(recipe), encoding="utf-8")
 
     def write_inventory(self, *more: Mapping[str, Any], **variables: Any) -> None:
         """The hosts with `variables` on each; `more` are further hosts ({"name": …, variables})."""
