@@ -160,8 +160,14 @@ def unmoved(shown: Plan, again: Plan) -> Plan:
     """
     if again.outcome != "blocked" and again.changes == shown.changes and _is_left_of(_deeds(shown), _deeds(again)):
         return again
-    what = f"the host has changed since the plan was made (it would now be: {recap.summary_of(again)})"
-    problem = Problem(what, "Nothing was done here. Apply again to see the new plan.", f"{shown.host}: plan")
+    moved = recap.moved(shown, again)
+    what = (
+        f"the host has changed since the plan was made{f': {moved}' if moved else ''} (it would now be: "
+        f"{recap.summary_of(again)})"
+    )
+    why = " beamdeploy doctor says why it ended." if " exited at " in moved else ""
+    remedy = f"Nothing was done here. Run the same again: it looks anew and shows the new plan.{why}"
+    problem = Problem(what, remedy, f"{shown.host}: plan")
     raise HostError(again.problems[0] if again.problems else problem, exit=errors.BLOCKED)
 
 

@@ -179,6 +179,20 @@ def summary_of(plan: Plan) -> str:
     return ", ".join(step.kind for step in plan.steps) + (f" ({differing})" if differing else "")
 
 
+def moved(shown: Plan, again: Plan) -> str:
+    """What of the deployment's container is no longer as it was when the plan was shown; "": nothing of it."""
+    before, now = shown.current, again.current
+    if before is None:
+        return f"a container {now.name} was made there meanwhile, and is {now.state}" if now is not None else ""
+    if now is None:
+        return f"the container {before.name} ({before.id[:12]}) is gone"
+    if now.id != before.id:
+        return f"the container {now.name} is another one: {now.id[:12]} in the place of {before.id[:12]}"
+    if before.running and now.state == "exited":
+        return f"the container {now.name} exited at {now.finished_at[:19]}Z with exit code {now.exit_code}"
+    return f"the container {now.name} was {before.state} and is {now.state}" if now.state != before.state else ""
+
+
 def plan_lines(plan: Plan) -> tuple[PlanLine, ...]:
     """A plan for people: the settings that differ, then the steps, or that it is blocked."""
     blocked = (PlanLine("!", "blocked", f"{len(plan.problems)} in the way"),) if plan.outcome == "blocked" else ()

@@ -105,6 +105,7 @@ def _container(row: Mapping[str, Any]) -> Container:
         error=row["error"],
         started_at=row["started_at"],
         restart_count=row["restart_count"],
+        finished_at=row.get("finished_at") or "",
         labels=dict(row["labels"] or {}),
         ports=tuple(_ports(published or {})),
         limits=dict(row.get("limits") or {}),

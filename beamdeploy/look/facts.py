@@ -66,6 +66,8 @@ class Container:
     """(host ip, host port, container port)"""
     limits: Mapping[str, object] = field(default_factory=dict)
     """What `docker update` can change, by docker's own name ("Memory")."""
+    finished_at: str = ""
+    """When it last ended, in docker's form; year 1: never."""
 
     @property
     def running(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -200,4 +202,34 @@ def test_a_connection_that_is_lost_during_the_pull_is_taken_up_again(job: Job, c
     out, err = run.communicate(timeout=120)
     assert run.returncode == 0, out + err
     assert "again: the connection was lost during the pull" in err
+    assert job.run("apply").host(clean_host.name)["outcome"] == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("deed", "moved"),
+    [
+        (("kill", "beam"), r"the container beam exited at 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ with exit code 137 "),
+        (("rm", "--force", "beam"), r"the container beam \([0-9a-f]{12}\) is gone "),
+    ],
+)
+def test_a_server_that_is_gone_between_plan_and_lock_is_told_and_nothing_is_done(
+    job: Job, clean_host: LabHost, deed: tuple[str, ...], moved: str
+) -> None:
+    assert job.run("apply").exit == 0
+    job.write({"engine.max_num_seqs": 4})
+    hold = "exec 9</run/lock/beamdeploy-beam.lock; flock 9; while [ ! -e /root/moved ]; do sleep 0.1; done"
+    other = threading.Thread(target=clean_host.run, args=("sh", "-c", hold))
+    other.start()
+    run = started(job, "apply", "--lock-wait", "60")
+    wait_for_phase(run, "lock: waiting for")
+    clean_host.docker(*deed)
+    left = container_id(clean_host)
+    clean_host.run("touch", "/root/moved")
+    out, err = run.communicate(timeout=60)
+    other.join()
+    assert run.returncode == 3, out + err
+    assert re.search(rf"the host has changed since the plan was made: {moved}", out), out
+    assert "Nothing was done here. Run the same again: it looks anew and shows the new plan." in err
+    assert container_id(clean_host) == left
+    assert job.run("apply").exit == 0
     assert job.run("apply").host(clean_host.name)["outcome"] == "unchanged"
