@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
@@ -91,13 +92,13 @@ def _carry_out(planned: Planned, options: Options, run: Run) -> Acted:
     say = run.sayer(spec.host.name)
     if not planned.plan.writes:
         return act(
-            session, spec, planned.plan, say, Manner(waiting=Waiting(_regainer(session, None, spec, options, run)))
+            session, spec, planned.plan, say, Manner(waiting=Waiting(way_back(session, None, spec, options, run)))
         )
     with locked(session, spec.recipe.name, owner_of(spec, options), wait=options.lock_wait, say=say) as lock:
         say("look", "again, under the lock")
         facts = look_again(to_look(session), spec, planned.secrets)
         again = unmoved(planned.plan, plan_apply(spec, facts))
-        waiting = Waiting(_regainer(session, lock, spec, options, run), usual_phases(facts))
+        waiting = Waiting(way_back(session, lock, spec, options, run), usual_phases(facts))
         others = strangers(facts, serving(spec.recipe.name, facts))
         manner = Manner(
             planned.secrets,
@@ -109,12 +110,25 @@ def _carry_out(planned: Planned, options: Options, run: Run) -> Acted:
         return _recorded(replace(planned, plan=again, session=session), options, manner, say)
 
 
-def _regainer(session: Renewable, lock: HostLock | None, spec: Spec, options: Options, run: Run) -> Regain:
-    """The way back to a host that is lost while its server loads, with its lock where the plan has one."""
+def way_back(
+    session: Renewable,
+    lock: HostLock | None,
+    spec: Spec,
+    options: Options,
+    run: Run,
+    pointless: Callable[[], bool] = lambda: False,
+) -> Regain:
+    """The way back to a host that is lost while its server loads, with its lock where the plan has one.
+
+    `pointless`: whether another try that fails is the last.
+    """
     say = run.sayer(spec.host.name)
 
     def opened() -> Session:
-        return run.opened_again(spec.host, accept_new=options.accept_new)
+        try:
+            return run.opened_again(spec.host, accept_new=options.accept_new)
+        except HostError as error:
+            raise HostError(error.problems[0], exit=error.exit, final=error.final or pointless()) from error
 
     def taken_up(again: Session) -> None:
         if lock is not None:

@@ -10,15 +10,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from beamdeploy import joined
+from beamdeploy.act import GOES_ON, told_too
 from beamdeploy.errors import FAILED, LOCKED, UNREACHABLE, HostError, Problem
-from beamdeploy.execute import Since, broken, finished, owner_of, unmoved
+from beamdeploy.execute import Since, broken, finished, owner_of, unmoved, way_back
 from beamdeploy.fleet import each
-from beamdeploy.hostlock import locked
+from beamdeploy.hostlock import HostLock, locked
+from beamdeploy.lasting import lasting
 from beamdeploy.plan import Plan, Step, plan_apply
-from beamdeploy.ready import Say, still_runs
+from beamdeploy.ready import Say, Waiting, still_runs
+from beamdeploy.remote.renewable import Renewable
 from beamdeploy.reunion import reunited
 from beamdeploy.run import Run, to_look
-from beamdeploy.steps import Acted, Manner, carried
+from beamdeploy.steps import USUALLY, Acted, Manner, carried
 from beamdeploy.survey import Options, Planned, together
 from beamdeploy.survey import facts_of as look_again
 
@@ -42,43 +45,48 @@ def execute_together(members: Mapping[str, Planned], options: Options, run: Run)
     """Host → how it ended. All are locked; what can fail is done on all; then all stop, all start, and one answers."""
     with ExitStack() as stack:
         try:
-            members, checks = _locked(members, options, run, stack)
+            members, locks = _locked(members, options, run, stack)
         except HostError as error:
             host = error.problems[0].where.partition(":")[0]
             return _with_others({host if host in members else next(iter(members)): error}, members)
         since = Since()
-        whole = Group(
-            members,
-            run.sayer,
-            {
-                name: Acted(manner=Manner(each.secrets, options.keep_failed, check_lock=checks[name]))
-                for name, each in members.items()
-            },
-        )
+        whole = Group(members, run.sayer)
+        whole.done |= {name: Acted(manner=_manner(whole, name, locks.get(name), options, run)) for name in members}
         for number in range(joined.ROUNDS):
             _round(whole, number)
             if whole.failed:
-                return _broken(whole, options, since)
+                return _broken(whole, options, since, loading=number == joined.SETTLE)
         return {name: _noted(each, whole.done[name], options, since) for name, each in members.items()}
+
+
+def _manner(whole: Group, name: str, lock: HostLock | None, options: Options, run: Run) -> Manner:
+    """How a rank is carried out. Its way back is given up when another one has failed and its host does not answer."""
+    planned = whole.members[name]
+    session = planned.session
+    assert isinstance(session, Renewable)
+    regain = way_back(session, lock, planned.spec, options, run, lambda: bool(whole.failed))
+    check = partial(lock.check, session, run.sayer(name)) if lock is not None else USUALLY.check_lock
+    return Manner(planned.secrets, options.keep_failed, waiting=Waiting(regain), check_lock=check)
 
 
 def _locked(
     members: Mapping[str, Planned], options: Options, run: Run, stack: ExitStack
-) -> tuple[Mapping[str, Planned], Mapping[str, Callable[[], None]]]:
-    """The same under the locks of all, looked at again, and what asks whether each lock still is ours.
+) -> tuple[Mapping[str, Planned], Mapping[str, HostLock]]:
+    """The same over sessions that can be renewed, under the locks of all and looked at again, and these locks.
 
     HostError: a lock is not to be had, or a host has changed.
     """
-    checks: dict[str, Callable[[], None]] = dict.fromkeys(members, lambda: None)
+    members = {name: replace(planned, session=Renewable(planned.session)) for name, planned in members.items()}
+    locks: dict[str, HostLock] = {}
     if not any(planned.plan.writes for planned in members.values()):
-        return members, checks
+        return members, locks
     for name, planned in members.items():
         owner, wait, say = owner_of(planned.spec, options), options.lock_wait, run.sayer(name)
         held = locked(planned.session, planned.spec.recipe.name, owner, wait=wait, say=say)
-        checks[name] = partial(stack.enter_context(held).check, planned.session, say)
+        locks[name] = stack.enter_context(held)
     again = each(members, lambda name: _seen_again(members[name], run.sayer(name)))
     plans = together(again, [planned.spec for planned in members.values()])
-    return {name: replace(planned, plan=_unmoved(planned, plans[name])) for name, planned in members.items()}, checks
+    return {name: replace(planned, plan=_unmoved(planned, plans[name])) for name, planned in members.items()}, locks
 
 
 def _seen_again(planned: Planned, say: Say) -> Planned:
@@ -135,7 +143,10 @@ def _steps(planned: Planned, steps: Iterable[Step], whole: Group) -> Acted:
 
 
 def _kept_running(planned: Planned, whole: Group, over: threading.Event) -> Acted:
-    """A follower is asked nothing: it must run until its head has answered. HostError: it has ended."""
+    """A follower is asked nothing: it must run until its head has answered. HostError: it has ended.
+
+    It goes on by itself, so a connection that is lost may be regained.
+    """
     spec, done = planned.spec, whole.done[planned.spec.host.name]
     settle = next(step for step in planned.plan.steps if step.kind == "settle")
     container = done.container or settle.container or ""
@@ -144,7 +155,7 @@ def _kept_running(planned: Planned, whole: Group, over: threading.Event) -> Acte
     say("loading", f"{spec.rank.said if spec.rank else ''}: until the head answers")
     while True:
         last = over.wait(_BEAT)
-        still_runs(planned.session, spec, container)
+        lasting(planned.session, lambda: still_runs(planned.session, spec, container), done.manner.waiting.regain)
         if last:
             return replace(done, container=container, took={**done.took, "settle": round(time.monotonic() - began, 1)})
         if whole.failed:
@@ -166,12 +177,19 @@ def _with_others(failed: Mapping[str, HostError], members: Mapping[str, Planned]
     return {name: failed.get(name) or _because_of(host, error, planned) for name, planned in members.items()}
 
 
-def _broken(whole: Group, options: Options, since: Since) -> Ended:
-    """What became of each host after a rank failed, and its record."""
+def _broken(whole: Group, options: Options, since: Since, *, loading: bool) -> Ended:
+    """What became of each host after a rank failed, and its record.
+
+    `loading`: all ranks had started. Where no more is known than that a host is out of reach, they go on.
+    """
+    first = next(iter(whole.failed.values()))
     errors = _with_others(whole.failed | _overtaken(whole), whole.members)
     if any(error.exit == LOCKED for error in errors.values()):
         return {name: broken(planned, errors[name], options, since) for name, planned in whole.members.items()}
-    told = reunited(whole.members, whole.done, errors, whole.say)
+    if loading and first.exit == UNREACHABLE:
+        told = {name: told_too(error, GOES_ON) for name, error in errors.items()}
+    else:
+        told = reunited(whole.members, whole.done, errors, whole.say)
     return {name: broken(planned, told[name], options, since) for name, planned in whole.members.items()}
 
 

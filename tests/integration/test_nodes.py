@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.chaos.faults import until
 from tests.integration.command import Job, Ran, container_id
+from tests.integration.test_reconnect import AGAIN, DROP, NOBODY, read_on
+from tests.integration.test_safe_change import started, wait_for_phase
 from tests.lab import Lab, LabHost
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -43,6 +46,11 @@ def write(job: Job, engine: str, **engine_settings: Any) -> None:
     recipe["container"] |= {"shm_size": "1g", "network": "host", "env": {**recipe["container"]["env"], **env}}
     recipe.pop("variants", None)
     Path(job.recipe).write_text(yaml.safe_dump(recipe), encoding="utf-8")
+
+
+def shorten(job: Job, section: str, **limits: str) -> None:
+    recipe = yaml.safe_load(Path(job.recipe).read_text(encoding="utf-8"))
+    Path(job.recipe).write_text(yaml.safe_dump({**recipe, section: limits}), encoding="utf-8")
 
 
 def outcomes(ran: Ran) -> list[str]:
@@ -106,3 +114,47 @@ def test_ranks_are_rolled_back_together_and_destroyed_whole(
         part = job.run("destroy", "-y", "-l", hosts[1].name)
         assert (part.exit, outcomes(part)) == (3, ["blocked"]), part.out
     assert job.run("status").exit == 0
+
+
+def test_links_that_are_cut_while_the_ranks_load_are_taken_up_again(
+    lab: Lab, hosts: tuple[LabHost, ...], tmp_path: Path
+) -> None:
+    job = job_of("tokenspeed", lab, hosts, tmp_path)
+    write(job, "tokenspeed", env={"STANDIN_LOAD_SECONDS": "25"})
+    run = started(job, "apply")
+    wait_for_phase(run, "loading")
+    until(lambda: "" not in ids(hosts))
+    made = ids(hosts)
+    for host in hosts:
+        host.run("sh", "-c", DROP)
+    said = read_on(run, "connected: again") + read_on(run, "connected: again")
+    assert all(f"{host.name}: connected" in said for host in hosts), said
+    busy = job.run("destroy", "-y")
+    assert (busy.exit, "another run works on beam" in busy.problems) == (5, True), busy.out
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 0, out + err
+    assert ids(hosts) == made
+    assert outcomes(job.run("apply")) == ["unchanged", "unchanged"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_ranks_go_on_when_one_of_their_hosts_does_not_come_back(
+    lost: int, lab: Lab, hosts: tuple[LabHost, ...], tmp_path: Path
+) -> None:
+    job = job_of("tokenspeed", lab, hosts, tmp_path)
+    write(job, "tokenspeed", env={"STANDIN_LOAD_SECONDS": "15"})
+    shorten(job, "ready", timeout="20s", stall="19s")
+    run = started(job, "apply")
+    wait_for_phase(run, "loading")
+    until(lambda: "" not in ids(hosts))
+    made = ids(hosts)
+    hosts[lost].run("sh", "-c", f"{NOBODY}; {DROP}")
+    try:
+        out, err = run.communicate(timeout=120)
+    finally:
+        hosts[lost].run("sh", "-c", AGAIN)
+    assert run.returncode == 1, out + err
+    assert "it does not come back" in out and "the state of this host is unknown" in out
+    assert ids(hosts) == made
+    done = job.run("apply", "--lock-wait", "60")
+    assert (done.exit, ids(hosts)) == (0, made), done.out
