@@ -162,9 +162,10 @@ def _remove_all(found: Looked, run: Run, lock_wait: float) -> None:
     """Under the lock of every deployment concerned, and only if it is still as it was shown."""
     say = run.sayer(found.host.name)
     with ExitStack() as locks:
+        held = []
         for name in found.names:
             owner = f"{started_by()} since {now()}: prune"
-            locks.enter_context(locked(found.session, name, owner, wait=lock_wait, say=say))
+            held.append(locks.enter_context(locked(found.session, name, owner, wait=lock_wait, say=say)))
         again, _ = _plan(found.session, found.host, found.name)
         if again.steps != found.plan.steps:
             what = "the host has changed since the plan was made"
@@ -172,6 +173,8 @@ def _remove_all(found: Looked, run: Run, lock_wait: float) -> None:
             raise HostError(problem, exit=errors.BLOCKED)
         for step in found.plan.steps:
             say(step.kind, step.reason)
+            for lock in held:
+                lock.check(found.session, say)
             result = found.session.run(step.words, timeout=step.timeout)
             if not result.ok:
                 raise HostError(docker_failure(result, f"{found.host.name}: {step.kind}"))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 from beamdeploy import errors
 from beamdeploy.engines import engine_facts, names
@@ -166,10 +167,12 @@ def _under_locks(
     busy = {host: pair for host, pair in found.items() if pair[1].steps}
     began, started = now(), time.monotonic()
     owner = f"{started_by()} since {began}: destroy {name}"
+    checks: dict[str, Callable[[], None]] = {}
 
     def work(host: str) -> tuple[Problem, ...]:
         looked, plan = busy[host]
-        warnings = _carry_out(looked, plan, name, run.sayer(host))
+        warnings = _carry_out(looked, plan, name, run.sayer(host), checks[host])
+        checks[host]()
         warnings = (*warnings, *forget(looked.session, name))
         seconds = round(time.monotonic() - started, 1)
         entry = Entry(began, started_by(), "destroy", name, "removed", seconds, plan=plan_data(plan))
@@ -177,12 +180,24 @@ def _under_locks(
 
     with ExitStack() as stack:
         for host, (looked, _) in busy.items():
-            stack.enter_context(locked(looked.session, name, owner, wait=lock_wait, say=run.sayer(host)))
+            say = run.sayer(host)
+            lock = stack.enter_context(locked(looked.session, name, owner, wait=lock_wait, say=say))
+            checks[host] = partial(lock.check, looked.session, say)
         for looked, plan in busy.values():
             _must_be_as_before(looked, plan, name)
         head = [host for host in busy if host == next(iter(found))]
-        results = {**each(head, work), **each([host for host in busy if host not in head], work)}
+        results = each(head, work)
+        rest = [host for host in busy if host not in head]
+        results |= _left_to_another(rest, results.values()) or each(rest, work)
     return {host: results.get(host, ()) for host in found}
+
+
+def _left_to_another(
+    rest: Iterable[str], results: Iterable[tuple[Problem, ...] | HostError]
+) -> dict[str, tuple[Problem, ...] | HostError]:
+    """The followers of a head that another run works on by now: it works on them as well."""
+    overtaken = next((each for each in results if isinstance(each, HostError) and each.exit == errors.LOCKED), None)
+    return dict.fromkeys(rest, overtaken) if overtaken else {}
 
 
 def _must_be_as_before(found: Looked, plan: Plan, name: str) -> None:
@@ -193,10 +208,14 @@ def _must_be_as_before(found: Looked, plan: Plan, name: str) -> None:
         raise HostError(problem, exit=errors.BLOCKED)
 
 
-def _carry_out(found: Looked, plan: Plan, name: str, say: Callable[[str, str], None]) -> tuple[Problem, ...]:
+def _carry_out(
+    found: Looked, plan: Plan, name: str, say: Callable[[str, str], None], check_lock: Callable[[], None]
+) -> tuple[Problem, ...]:
+    """`check_lock`: called before each deed; HostError: it is no longer ours to do."""
     warnings: tuple[Problem, ...] = ()
     for step in plan.steps:
         say(step.kind, step.reason)
+        check_lock()
         if step.kind == "stop":
             warnings = (*warnings, *stop(found.session, found.host, step))
         else:

@@ -23,6 +23,13 @@ DROP = "kill -9 $(pgrep -f '[s]shd: root@notty')"
 NOBODY = "kill -STOP $(cat /run/sshd.pid)"
 AGAIN = "kill -CONT $(cat /run/sshd.pid)"
 LAPSE = "kill $(pgrep -f '[t]imeout 30 head')"
+SLOW_DOCKER = """#!/bin/sh
+if [ "$1" = "$(cat /root/slow 2>/dev/null)" ] && pgrep -f '[t]imeout 30 head' >/dev/null; then
+  : > /root/waits
+  while [ -e /root/slow ]; do sleep 0.1; done
+fi
+exec docker "$@"
+"""
 OTHER = "exec 9</run/lock/beamdeploy-beam.lock; flock 9; echo 'somebody else' > /run/lock/beamdeploy-beam.lock; sleep 5"
 
 
@@ -169,3 +176,41 @@ def test_a_log_is_followed_over_a_cut_link_without_a_gap_or_a_repetition(
     assert lines == [f"line {n}" for n in range(begin, 61)], err
     assert begin == 1 or tail
     assert (run.returncode, err.count("reconnect")) == (0, 2), err
+
+
+@pytest.mark.parametrize(
+    ("command", "slow_word", "stands"), [("destroy", "stop", "beam"), ("prune", "ps", "beam.failed")]
+)
+def test_what_destroys_asks_before_each_deed_whether_its_lock_still_holds(
+    job: Job, clean_host: LabHost, command: str, slow_word: str, stands: str
+) -> None:
+    """Docker is slow under the lock, which ends meanwhile; once nobody had it since, once another run took it."""
+    holds, waits = (clean_host.folder / "root" / name for name in ("slow", "waits"))
+    slow_docker = clean_host.folder / "bin" / "slowdocker"
+    slow_docker.write_text(SLOW_DOCKER, encoding="utf-8")
+    slow_docker.chmod(0o755)
+    for taken in (True, False):
+        job.write({"container.stop_timeout": 5})
+        assert job.run("apply").exit == 0
+        if command == "prune":
+            job.write({"container.env": {"STANDIN_FAULT": "crash-at-start"}})
+            assert job.run("apply", "--keep-failed").exit == 1
+        before = container_id(clean_host, stands)
+        job.write_inventory(docker="slowdocker")
+        holds.write_text(slow_word, encoding="utf-8")
+        run = started(job, command, "-y")
+        until(waits.exists, 60)
+        clean_host.run("sh", "-c", LAPSE)
+        other = threading.Thread(target=clean_host.run, args=("sh", "-c", OTHER if taken else "true"))
+        other.start()
+        if taken:
+            until(lambda: "somebody else" in clean_host.run("cat", "/run/lock/beamdeploy-beam.lock"))
+        holds.unlink()
+        out, err = run.communicate(timeout=90)
+        other.join()
+        waits.unlink()
+        assert run.returncode == (5 if taken else 0), out + err
+        assert ("another run has worked on beam since: somebody else" in out) == taken
+        assert container_id(clean_host, stands) == (before if taken else "")
+        job.write_inventory()
+    slow_docker.unlink()
