@@ -40,6 +40,10 @@ class ImageRef:
         """All ids that prove it."""
         return (self.id,) if self.id is not None else self.ids
 
+    def staged(self, image: str) -> str:
+        """The tag that this image has where it was loaded, with the id `image`: it came from no registry there."""
+        return f"{self.name or 'beamdeploy-staged'}:{(self.digest or image).replace(':', '-')}"
+
     def at(self, digest: str) -> ImageRef:
         """The same repository's image with this digest."""
         return replace(self, digest=digest)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
 from beamdeploy import errors
 from beamdeploy.diagnose import docker_failure
-from beamdeploy.errors import HostError, InputError, Problem
+from beamdeploy.errors import HostError, Problem
 from beamdeploy.fleet import Forks, each
 from beamdeploy.hostlock import locked
-from beamdeploy.image import parse_reference
+from beamdeploy.image import ImageRef, parse_reference
 from beamdeploy.inventory import Host
 from beamdeploy.label import read_labels
 from beamdeploy.look import Question, look
@@ -20,7 +20,7 @@ from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import Plan, Step
 from beamdeploy.preflight import KEPT, PREVIOUS, known_by, own
 from beamdeploy.recap import failed, plan_data, plan_lines, shared
-from beamdeploy.record import Entry, read
+from beamdeploy.record import Entry, Staged, read, read_staged
 from beamdeploy.remote import Session
 from beamdeploy.run import Run, SayHost, now, started_by, told
 
@@ -38,6 +38,14 @@ class Looked:
     plan: Plan
     name: str | None
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What the host has written down of all that we deployed and staged there."""
+
+    entries: tuple[Entry, ...] = ()
+    staged: tuple[Staged, ...] = ()
 
 
 def prune(
@@ -65,11 +73,10 @@ def prune(
     return shared(Report("Prune", errors.worst(each.exit for each in reports.values()), tuple(reports.values())))
 
 
-def plan_prune(host: Host, name: str | None, facts: Facts, entries: Iterable[Entry], used: Iterable[str]) -> Plan:
-    """What can go. `entries`: the whole history of the host; `used`: ids of the images that any container has."""
+def plan_prune(host: Host, name: str | None, facts: Facts, ours: Ours, used: Iterable[str]) -> Plan:
+    """What can go. `used`: ids of the images that any container of the host has."""
     if facts.blockers:
         return Plan(host.name, "blocked", problems=tuple(problem.at(host.name) for problem in facts.blockers))
-    entries = tuple(entries)
     docker = host.docker_words
     containers = [
         Step("remove", f"{each.name}: left over, {each.state}", (*docker, "rm", each.id), each.id)
@@ -79,7 +86,7 @@ def plan_prune(host: Host, name: str | None, facts: Facts, entries: Iterable[Ent
     still = {each.image_id for each in facts.containers if each.id not in gone} | set(used)
     images = [
         Step("remove image", f"{word}: {why}", (*docker, "rmi", word))
-        for word, why in _images(name, entries, facts.images, still)
+        for word, why in _images(name, ours.entries, ours.staged, facts.images, still)
     ]
     steps = (*containers, *images)
     return Plan(host.name, "prune" if steps else "unchanged", steps)
@@ -99,35 +106,51 @@ def _leftovers(name: str | None, containers: Iterable[Container]) -> Iterable[Co
 
 
 def _images(
-    name: str | None, entries: tuple[Entry, ...], images: tuple[Image, ...], used: set[str]
+    name: str | None, entries: tuple[Entry, ...], staged: tuple[Staged, ...], images: tuple[Image, ...], used: set[str]
 ) -> Iterable[tuple[str, str]]:
-    """(reference, why) of what we deployed, is there, and neither a container nor a way back needs."""
-    needed = {word for each_name in {entry.name for entry in entries} for word in _needed(each_name, entries)}
-    ours = dict.fromkeys(entry.image for entry in entries if entry.image and name in (None, entry.name))
-    for word in ours:
-        found = _there(word, images)
-        if found is None or found.id in used or any(_same(word, other, images) for other in needed):
-            continue
-        yield word, f"no container has it, and none of the last {GOOD_ONES} good deployments"
+    """(reference, why) of what we deployed or staged, is there, and neither a container nor a way back needs."""
+    refs = [ref for each_name in {entry.name for entry in entries} for ref in _needed(each_name, entries)]
+    needed = {image.id for image in images if any(known_by(ref, image) for ref in refs)}
+    why = f"no container has it, and none of the last {GOOD_ONES} good deployments"
+    for word, found in _ours(name, entries, staged, images):
+        if found.id not in used | needed:
+            yield word, why
 
 
-def _needed(name: str, entries: tuple[Entry, ...]) -> tuple[str, ...]:
+def _ours(
+    name: str | None, entries: tuple[Entry, ...], staged: tuple[Staged, ...], images: tuple[Image, ...]
+) -> tuple[tuple[str, Image], ...]:
+    """Each name that an image has by our doing. Those by digest first: docker takes them away with the last tag."""
+    refs = [ref for entry in entries if name in (None, entry.name) for ref in _refs(entry)]
+    words = [(ref.word, () if ref.digest else ref.known_ids) for ref in refs]
+    words += [(ref.staged(id), (id,)) for ref in refs for id in ref.known_ids]
+    words += [(each_one.word, (each_one.id,)) for each_one in staged if name in (None, each_one.name)]
+    found = {
+        word: image
+        for word, ids in sorted(words, key=lambda pair: "@" not in pair[0])
+        for image in images
+        if _is_named(word, image) and (image.id in ids or not ids)
+    }
+    return tuple(found.items())
+
+
+def _needed(name: str, entries: tuple[Entry, ...]) -> tuple[ImageRef, ...]:
     """The images of the last good deployments that differ from each other."""
     good = [entry for entry in entries if entry.name == name and entry.outcome == _READY and entry.image]
-    last = dict.fromkeys((entry.digest, entry.image) for entry in reversed(good))
-    return tuple(image for _, image in list(last)[:GOOD_ONES])
+    last = {(entry.digest, entry.image): entry for entry in good[::-1]}
+    return tuple(ref for entry in list(last.values())[:GOOD_ONES] for ref in _refs(entry))
 
 
-def _there(word: str, images: tuple[Image, ...]) -> Image | None:
-    with suppress(InputError):
-        reference = parse_reference(word)
-        return next((image for image in images if known_by(reference, image)), None)
-    return None
+def _refs(entry: Entry) -> tuple[ImageRef, ...]:
+    """The image of an entry, with the ids that it had on a host as far as the lock said; none: it had no image."""
+    if entry.image.startswith("sha256:"):
+        return (ImageRef(id=entry.image),)
+    return (replace(parse_reference(entry.image), ids=entry.ids),) if entry.image else ()
 
 
-def _same(word: str, other: str, images: tuple[Image, ...]) -> bool:
-    one, two = _there(word, images), _there(other, images)
-    return word == other or (one is not None and two is not None and one.id == two.id)
+def _is_named(word: str, image: Image) -> bool:
+    """Whether docker finds the image by this name, which is no id."""
+    return not word.startswith("sha256:") and known_by(parse_reference(word), image)
 
 
 def _look(host: Host, name: str | None, run: Run, accept_new: bool) -> Looked:
@@ -138,11 +161,14 @@ def _look(host: Host, name: str | None, run: Run, accept_new: bool) -> Looked:
 
 
 def _plan(session: Session, host: Host, name: str | None) -> tuple[Plan, tuple[str, ...]]:
-    entries = read(session, None)
-    words = tuple(dict.fromkeys(entry.image for entry in entries if entry.image))
-    facts = look(session, Question(images=words, docker=host.docker_words, need_gpus=False))
-    names = tuple(sorted({entry.name for entry in entries if name in (None, entry.name)}))
-    return plan_prune(host, name, facts, entries, _used(session, host)), names
+    ours = Ours(read(session, None), read_staged(session, None))
+    refs = [ref for entry in ours.entries for ref in _refs(entry)]
+    words = dict.fromkeys(word for ref in refs for word in (ref.word, *ref.known_ids))
+    words |= dict.fromkeys(each_one.word for each_one in ours.staged)
+    facts = look(session, Question(images=tuple(words), docker=host.docker_words, need_gpus=False))
+    names = {entry.name for entry in ours.entries} | {each_one.name for each_one in ours.staged}
+    chosen = tuple(sorted(each_name for each_name in names if name in (None, each_name)))
+    return plan_prune(host, name, facts, ours, _used(session, host)), chosen
 
 
 def _used(session: Session, host: Host) -> tuple[str, ...]:

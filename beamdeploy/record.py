@@ -1,4 +1,4 @@
-"""The history of a deployment: one line of JSON a run, appended to a file on the host."""
+"""What was done for a deployment: a line of JSON a run, and a line an image that was staged, in files on the host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ dir=$1/$2
 mkdir -p "$dir" && printf '%s\\n' "$3" >> "$dir/history.jsonl" && printf '%s\\n' "$4" >> "$dir/runs.jsonl"
 """
 _READ = """
-for file in "$1"/${2:-*}/history.jsonl; do [ ! -e "$file" ] || cat "$file" || exit; done
+for file in "$1"/${2:-*}/"$3"; do [ ! -e "$file" ] || cat "$file" || exit; done
+"""
+_NOTE = """
+umask 077
+dir=$1/$2
+mkdir -p "$dir" && printf '%s\\n' "$3" >> "$dir/staged.jsonl"
 """
 
 
@@ -49,6 +54,15 @@ class Entry:
     """What the next look is told of this run; None: that it was, and how it ended."""
 
 
+@dataclass(frozen=True)
+class Staged:
+    """An image that was brought onto a host for the deployment `name`. `word`: docker removes it by that."""
+
+    name: str
+    word: str
+    id: str
+
+
 def append(session: Session, entry: Entry) -> tuple[Problem, ...]:
     """Write an entry down; a warning if the host would not."""
     line = json.dumps(asdict(entry), separators=(",", ":"))
@@ -57,19 +71,47 @@ def append(session: Session, entry: Entry) -> tuple[Problem, ...]:
         result = session.script(_APPEND, (session.host.state_folder, entry.name, line, brief), timeout=60)
     except HostError as error:
         return tuple(error.problems)
-    if result.ok:
-        return ()
-    what = f"the history could not be written: {result.err.strip()[-200:]}"
+    return () if result.ok else (_unwritable(session, "the history", result.err),)
+
+
+def note_staged(session: Session, staged: Staged) -> tuple[Problem, ...]:
+    """Write down what was staged; a warning if the host would not, for `prune` takes it for another's then."""
+    line = json.dumps(asdict(staged), separators=(",", ":"))
+    result = session.script(_NOTE, (session.host.state_folder, staged.name, line), timeout=60)
+    return () if result.ok else (_unwritable(session, "what was staged", result.err),)
+
+
+def _unwritable(session: Session, what: str, why: str) -> Problem:
     remedy = f"Make {session.host.state_folder} writable on the host, or set state_dir in the inventory."
-    return (Problem(what, remedy, f"{session.host.name}: record", level="warning"),)
+    said = f"{what} could not be written down: {why.strip()[-200:]}"
+    return Problem(said, remedy, f"{session.host.name}: record", level="warning")
 
 
 def read(session: Session, name: str | None) -> tuple[Entry, ...]:
     """The entries of one deployment, or of all, oldest first. HostError: they cannot be read."""
-    result = session.script(_READ, (session.host.state_folder, name or ""), timeout=60)
+    return tuple(sorted(_entries(_lines(session, name, "history.jsonl")), key=lambda entry: entry.at))
+
+
+def read_staged(session: Session, name: str | None) -> tuple[Staged, ...]:
+    """What was staged for one deployment, or for all. HostError: it cannot be read."""
+    lines = _lines(session, name, "staged.jsonl").splitlines()
+    return tuple(dict.fromkeys(found for line in lines if (found := _staged(line)) is not None))
+
+
+def _lines(session: Session, name: str | None, file: str) -> str:
+    result = session.script(_READ, (session.host.state_folder, name or "", file), timeout=60)
     if not result.ok:
         raise HostError(Problem(f"the history cannot be read: {result.err.strip()[-200:]}", "", session.host.name))
-    return tuple(sorted(_entries(result.out), key=lambda entry: entry.at))
+    return result.out
+
+
+def _staged(line: str) -> Staged | None:
+    """None: the line is cut, or another's."""
+    try:
+        told = json.loads(line)
+        return Staged(str(told["name"]), str(told["word"]), str(told["id"]))
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _entries(text: str) -> Iterator[Entry]:

@@ -16,6 +16,7 @@ from beamdeploy.look.facts import Facts, Image
 from beamdeploy.outcome import HostReport, Report
 from beamdeploy.plan import PULL_TIMEOUT
 from beamdeploy.preflight import image_there
+from beamdeploy.record import Staged, note_staged
 from beamdeploy.remote import Session, open_session
 from beamdeploy.render import Spec
 from beamdeploy.run import Run, SayHost, now, started_by, told
@@ -134,9 +135,10 @@ def _brought(
     if shared.source.hub:
         words = (*docker, "pull", spec.image.word)
         pulled = session.follow(words, lambda line: say("pull", line), timeout=PULL_TIMEOUT)
-        if image_there(spec, _looked(session, spec.image)) is None:
+        image = image_there(spec, _looked(session, spec.image))
+        if image is None:
             raise HostError(_not_pulled(spec, pulled.out))
-        return ()
+        return note_staged(session, Staged(spec.recipe.name, spec.image.word, image.id))
     _check_room(spec, facts, shared.size)
     say("stage", "waiting for one that has it")
     holder = sender.take()
@@ -146,21 +148,21 @@ def _brought(
         why = None
     else:
         why = from_host(session, shared.sessions[holder], shared.image, shared.size, say)
-    _named(spec, session)
-    return (through_here(session, "the image", why),) if why else ()
+    notes = _named(spec, session)
+    return (through_here(session, "the image", why), *notes) if why else notes
 
 
-def _named(spec: Spec, session: Session) -> None:
-    """Proven by its id, and given a tag: docker's own pruning removes images without one."""
+def _named(spec: Spec, session: Session) -> tuple[Problem, ...]:
+    """Proven by its id, and given a tag: docker's own pruning removes images without one. Noted, so that ours does."""
     image = image_there(spec, _looked(session, spec.image))
     if image is None:
         what = f"docker said that it loaded the image, and none of the ids of {spec.image.word} is there"
         raise HostError(Problem(what, "verify the source; lock the image again", f"{spec.host.name}: image"))
-    known = spec.image.digest or image.id
-    tag = f"{spec.image.name or 'beamdeploy-staged'}:{known.replace(':', '-')}"
+    tag = spec.image.staged(image.id)
     tagged = session.run((*session.host.docker_words, "tag", image.id, tag), timeout=60)
     if not tagged.ok:
         raise HostError(Problem(f"docker tag: {tagged.err.strip()[-200:]}", "run the same again", spec.host.name))
+    return note_staged(session, Staged(spec.recipe.name, tag, image.id))
 
 
 def _check_room(spec: Spec, facts: Facts, size: int) -> None:

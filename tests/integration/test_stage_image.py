@@ -12,6 +12,7 @@ from beamdeploy.lock import load_lock
 from tests.integration.command import Job, container_id
 from tests.lab import Lab, LabHost
 
+OTHER = "beam-late"
 HALF = """#!/bin/sh
 case $1 in
   save) docker "$@" | head -c 3000000 ;;
@@ -74,6 +75,51 @@ def test_an_image_that_was_loaded_is_planned_with_run_and_found_again(job: Job) 
     assert (replaced.exit, replaced.host(bare.name)["outcome"]) == (0, "changed"), replaced.problems
     back = job.run("rollback", "-l", bare.name, "-y")
     assert back.exit == 0, back.problems
+
+
+def tags(host: LabHost) -> set[str]:
+    return set(host.docker("images", "--format", "{{.Repository}}:{{.Tag}}").split())
+
+
+def removed(job: Job) -> list[str]:
+    bare = job.hosts[1].name
+    done = job.run("prune", "-y", "-l", bare)
+    assert done.exit == 0, done.out
+    return [step["words"][-1] for step in done.host(bare)["plan"]["steps"]]
+
+
+def test_a_loaded_image_goes_when_nothing_needs_it_and_what_others_named_stays(job: Job, lab: Lab) -> None:
+    good, bare = job.hosts
+    assert outcome(job, "--from", good.name) == (0, "changed")
+    (old,) = tags(bare)
+    assert job.run("apply", "-l", bare.name).exit == 0
+    # a stranger's name for what we loaded, and an image of the same form of tag that we have not brought
+    bare.docker("tag", locked_id(job), "somebodys:own")
+    foreign = f"{old.rpartition(':')[0]}:sha256-{'0' * 64}"
+    bare.docker("tag", locked_id(job), foreign)
+    for seqs in (7, 6, 5):
+        assert removed(job) == []
+        job.write({"image": {"reference": lab.image("beam-next")}, "engine.max_num_seqs": seqs})
+        assert job.run("lock", "--from", good.name).exit == 0
+        assert outcome(job, "--from", good.name) == (0, "changed" if seqs == 7 else "unchanged")
+        if seqs != 7:
+            assert removed(job) == []
+        assert job.run("apply", "-l", bare.name).exit == 0
+    before = container_id(bare)
+    assert removed(job) == [old]
+    (new,) = tags(bare) - {"somebodys:own", foreign}
+    assert removed(job) == [] and container_id(bare) == before
+    assert locked_id(job) in ids(bare) and new.endswith(lab.images["beam-next"].replace(":", "-"))
+    assert job.run("rollback", "-l", bare.name, "-y").exit == 0
+
+    # one that was staged and never deployed is ours by what the stage wrote down
+    for _ in range(2):
+        job.write({"image": {"reference": lab.image(OTHER)}})
+        assert job.run("lock", "--from", good.name).exit == 0
+        assert outcome(job, "--from", good.name) == (0, "changed")
+        (staged,) = tags(bare) - {"somebodys:own", foreign, new}
+        assert removed(job) == [staged]
+        assert tags(bare) == {"somebodys:own", foreign, new}
 
 
 def test_an_image_that_arrives_in_part_is_not_there(job: Job) -> None:
