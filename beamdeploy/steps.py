@@ -67,7 +67,7 @@ def carried(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
     say(step.kind, step.reason)
     done.manner.check_lock()
     began = time.monotonic()
-    done = _DO[step.kind](session, spec, step, done, say)
+    done = DEEDS[step.kind](session, spec, step, done, say)
     return replace(done, took={**done.took, step.kind: round(time.monotonic() - began, 1)})
 
 
@@ -159,7 +159,7 @@ def _wait_for_gpus(session: Session, spec: Spec, step: Step, done: Acted, say: S
     return done
 
 
-_DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
+DEEDS: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
     **dict.fromkeys(BEFOREHAND, _beforehand),
     "write secrets": _write_secrets,
     "stop": _stop,
@@ -170,6 +170,7 @@ _DO: Mapping[str, Callable[[Session, Spec, Step, Acted, Say], Acted]] = {
     "start": _start,
     "settle": _settle,
 }
+"""Kind of step → how it is carried out."""
 
 
 def _failure(host: Host, step: Step, result: Result) -> HostError:

@@ -1,6 +1,6 @@
 """A seeded fault campaign: what happens to a host when a change of its server is hit by a fault at any of its steps.
 
-    python -m tests.chaos --seed 1 --trials 80
+    python -m tests.chaos --seed 1 --all --jobs 2
 
 Each trial begins with a deployment that serves, applies another one, injects one fault at one step, undoes the fault
 (a filled disk, a dead daemon), and applies once more. Then the host must serve the wanted deployment or the previous

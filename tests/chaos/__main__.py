@@ -1,4 +1,4 @@
-"""`python -m tests.chaos --seed N --trials N [--seconds S]`: the campaign, and a line a trial."""
+"""`python -m tests.chaos --seed N [--trials N] [--jobs N]`: the campaign, a line a trial, and a table by fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections import Counter
 
-from tests.chaos.campaign import Seen, campaign
+from tests.chaos.campaign import PAIRS, Seen, campaign, trials
+from tests.chaos.faults import FAULTS
 
 
 def line(seen: Seen) -> str:
@@ -30,11 +31,29 @@ def summary(all_seen: tuple[Seen, ...]) -> str:
     )
 
 
+def table(all_seen: tuple[Seen, ...]) -> str:
+    """Of each fault: its trials, those at their step, those with violations, and how the runs that were hit ended."""
+    form = "{:28}{:>8}{:>13}{:>12}  {}"
+    rows = [form.format("fault", "trials", "at the step", "violations", "runs that were hit ended with")]
+    for fault in FAULTS:
+        seen = [each for each in all_seen if each.trial.fault == fault]
+        exits = Counter(each.exits[0] for each in seen)
+        ends = ", ".join(f"{count} × {code}" for code, count in sorted(exits.items()))
+        reached, violated = sum(each.reached for each in seen), sum(bool(each.violations) for each in seen)
+        rows.append(form.format(fault, len(seen), reached, violated, ends))
+    return "\n".join(rows)
+
+
 def main() -> int:
     """Words in, exit code out: 1 when a rule was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="a seeded fault campaign on a lab host")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--trials", type=int, default=105)
+    many = parser.add_mutually_exclusive_group()
+    many.add_argument("--trials", type=int, default=len(PAIRS), help="so many; without it as --all")
+    many.add_argument("--all", action="store_true", help=f"every step with every fault once: {len(PAIRS)} trials")
+    parser.add_argument("--jobs", type=int, default=1, help="side by side, each on a lab of its own")
+    parser.add_argument("--step", help="only the trials at this step")
+    parser.add_argument("--fault", help="only the trials with this fault")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no trial after so many seconds")
     asked = parser.parse_args()
 
@@ -42,8 +61,13 @@ def main() -> int:
         sys.stdout.write(line(seen) + "\n")
         sys.stdout.flush()
 
-    found = campaign(asked.seed, asked.trials, told, asked.seconds)
-    sys.stdout.write(f"seed {asked.seed}: {summary(found)}\n")
+    planned = [
+        trial
+        for trial in trials(asked.seed, asked.trials)
+        if asked.step in (None, trial.step) and asked.fault in (None, trial.fault)
+    ]
+    found = campaign(planned, told, asked.seconds, asked.jobs)
+    sys.stdout.write(f"{table(found)}\nseed {asked.seed}: {summary(found)}\n")
     return int(any(seen.violations for seen in found))
 
 

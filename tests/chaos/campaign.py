@@ -10,20 +10,29 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from beamdeploy.errors import BUG
 from beamdeploy.label import NAME
 from tests import lab as labs
 from tests.chaos.faults import FAULTS, Scene, small_disks
 from tests.integration.command import Job, environment
 from tests.lab import LabHost
 
-GOOD = ("connect", "look", "lock", "pull", "try GPUs", "stop", "set aside", "wait for GPUs", "run", "settle", "remove")
+BEFORE = ("connect", "look", "lock")
+DEEDS = (
+    "pull", "write secrets", "probe", "try GPUs", "stop", "set aside", "wait for GPUs", "run", "start", "settle",
+    "remove",
+)  # fmt: skip
+GOOD = (*BEFORE, *DEEDS)
 BAD = ("stop", "run", "settle", "restore")
+PAIRS = tuple((step, fault, good) for good, steps in ((True, GOOD), (False, BAD)) for step in steps for fault in FAULTS)
+"""Every step with every fault: of a change that can succeed, and of one whose new server crashes at its start."""
 LONGEST = 200
 ASK = ("curl", "--silent", "--max-time", "5", "--write-out", "%{http_code}", "--output", "/dev/null")
 MODELS = "http://127.0.0.1:8000/v1/models"
@@ -60,10 +69,8 @@ class Seen:
 
 
 def trials(seed: int, count: int) -> tuple[Trial, ...]:
-    """The campaign of a seed: every step with every fault once in the first 105, in an order that the seed decides."""
-    dice = random.Random(seed)
-    pairs = [(step, fault, True) for step in GOOD for fault in FAULTS]
-    pairs += [(step, fault, False) for step in BAD for fault in FAULTS]
+    """The campaign of a seed: every pair once before any comes again, in an order that the seed decides."""
+    dice, pairs = random.Random(seed), list(PAIRS)
     dice.shuffle(pairs)
     made = (
         Trial(step, fault, good, round(dice.choice((0.0, 0.05, dice.uniform(0, 1.5))), 2), dice.randrange(1 << 30))
@@ -91,16 +98,26 @@ def arena() -> Iterator[Job]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def campaign(seed: int, count: int, told: Callable[[Seen], None], seconds: float = float("inf")) -> tuple[Seen, ...]:
-    """Run the trials of a seed, as many as begin within `seconds`."""
-    until = time.monotonic() + seconds
+def campaign(
+    planned: Sequence[Trial], told: Callable[[Seen], None], seconds: float = float("inf"), jobs: int = 1
+) -> tuple[Seen, ...]:
+    """Run these trials, as many as begin within `seconds`; each of the jobs has every so manieth, and its own lab."""
+    until, one_at_a_time = time.monotonic() + seconds, threading.Lock()
     seen: list[Seen] = []
-    with arena() as job:
-        for trial in trials(seed, count):
-            if time.monotonic() > until:
-                break
-            seen.append(tried(job, trial))
-            told(seen[-1])
+
+    def part(number: int) -> None:
+        with arena() as job:
+            for trial in planned[number::jobs]:
+                if time.monotonic() > until:
+                    break
+                found = tried(job, trial)
+                with one_at_a_time:
+                    seen.append(found)
+                    told(found)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for ended in [pool.submit(part, number) for number in range(jobs)]:
+            ended.result()
     return tuple(seen)
 
 
@@ -110,11 +127,16 @@ def tried(job: Job, trial: Trial) -> Seen:
     host = job.hosts[0]
     before = prepared(job, trial)
     stranger = of_stranger(host, whole=trial.fault != "kill -9 of dockerd")
-    wanted = ("four" if before == "eight" else "eight") if trial.good else "bad"
+    other = "four" if before == "eight" else "eight"
+    wanted = (before if trial.step == "start" else other) if trial.good else "bad"
     dice = random.Random(trial.dice)
     if trial.good and (trial.step in ("pull", "connect", "look", "lock") or trial.fault == "image pruned"):
         without(host, job.lab.image(TAGS[wanted]))
-    write(job, wanted)
+    secret = str(trial.dice) if trial.step == "write secrets" else ""
+    if trial.step != "start":
+        write(job, wanted, secret=secret)
+    else:
+        host.docker("kill", "beam")
     run = started(job)
     lines: list[str] = []
     reached = threading.Event()
@@ -124,7 +146,7 @@ def tried(job: Job, trial: Trial) -> Seen:
         pass
     time.sleep(trial.delay)
     scene = Scene(
-        host, job.lab.network.network, run, dice, lambda: second(job, dice.choice((before, wanted))),
+        host, job.lab.network.network, run, dice, lambda: second(job, dice.choice((before, wanted)), secret),
         job.lab.image(TAGS[wanted]),
     )  # fmt: skip
     undo = FAULTS[trial.fault](scene)
@@ -134,6 +156,7 @@ def tried(job: Job, trial: Trial) -> Seen:
     violations = tuple(checked(job, before, wanted, stranger, whole=trial.fault != "kill -9 of dockerd"))
     violations += ("the run that was hit did not end",) if hung else ()
     violations += (f"apply afterwards ended with {again.exit}",) if trial.good and again.exit else ()
+    violations += ("a bug: exit code 70",) if BUG in (run.returncode, again.exit) else ()
     said = "".join(lines) + f"--- {again.exit}\n" + again.err + again.problems if violations else ""
     exits = (run.returncode, again.exit)
     return Seen(trial, exits, serving(job), reached.is_set(), violations, round(time.monotonic() - began, 1), said)
@@ -142,8 +165,9 @@ def tried(job: Job, trial: Trial) -> Seen:
 def prepared(job: Job, trial: Trial) -> str:
     """A deployment that serves, the one that is there if one is; its name."""
     now = serving(job)
-    if now in ("eight", "four"):
+    if now in ("eight", "four") and trial.step != "start":
         return now
+    # of one that is to be started again the recipe must be the very one that it was made from
     now = "eight"
     write(job, now)
     done = job.run("apply", "--lock-wait", "60", timeout=LONGEST)
@@ -151,15 +175,24 @@ def prepared(job: Job, trial: Trial) -> str:
     return now
 
 
-def write(job: Job, which: str, file: str | None = None) -> None:
-    change = {"image": {"reference": job.lab.image(TAGS[which])}, "ready.timeout": "60s", "ready.stall": "30s"}
+def write(job: Job, which: str, file: str | None = None, *, secret: str = "") -> None:
+    """The recipe of that name. `secret`: the value of one that it has, "": it has none."""
+    change: dict[str, Any] = {
+        "image": {"reference": job.lab.image(TAGS[which])},
+        "ready.timeout": "60s",
+        "ready.stall": "30s",
+    }
     place = job if file is None else replace(job, folder=job.folder / file)
     place.folder.mkdir(exist_ok=True)
-    place.write({**change, **RECIPES[which], "container.env": {"STANDIN_LOAD_SECONDS": "1"}})
+    if secret:
+        (place.folder / "token").write_text(secret, encoding="utf-8")
+        change["container.secrets"] = {"CHAOS_TOKEN": {"file": "token"}}
+    env = {"STANDIN_LOAD_SECONDS": "1", **RECIPES[which].get("container.env", {})}
+    place.write({**change, **RECIPES[which], "container.env": env})
 
 
-def second(job: Job, which: str) -> subprocess.Popen[str]:
-    write(job, which, "second")
+def second(job: Job, which: str, secret: str) -> subprocess.Popen[str]:
+    write(job, which, "second", secret=secret)
     return started(job, str(job.folder / "second" / "beam.yaml"))
 
 
