@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 GPUS, CDI, DEVICES = "gpus", "cdi", "devices"
 ACCESS = (GPUS, CDI, DEVICES)
@@ -14,8 +14,7 @@ _CDI_KIND = "nvidia.com/gpu="
 _NODE = "/dev/nvidia"
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """The GPUs that a `docker run` gives. `names`: as they stand in its words ("0", a UUID); none: it does not say."""
 
     access: str

@@ -20,6 +20,7 @@ from beamdeploy.lock import Lock, LockedFolder
 from beamdeploy.recipe import load_recipe
 from beamdeploy.sandbox import lifetime
 from beamdeploy.trial_files import recipe_files
+from tests import forked
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "recipes"
@@ -64,9 +65,8 @@ def start(cache: Path, *words: str) -> subprocess.Popen[str]:
 
 def beamdeploy_test(cache: Path, *words: str, timeout: float = 240) -> tuple[int, str, str]:
     """Exit code, stdout, stderr."""
-    process = start(cache, *words)
-    out, err = process.communicate(timeout=timeout)
-    return process.returncode, out, err
+    done = forked.beamdeploy("test", *words, env={**os.environ, "XDG_CACHE_HOME": str(cache)}, timeout=timeout)
+    return done.returncode, done.stdout, done.stderr
 
 
 def passed(cache: Path, *files: Path) -> None:
@@ -176,16 +176,16 @@ def test_a_lock_holds_for_the_image_and_not_for_the_weights_of_a_sandbox() -> No
 
 def test_every_variant_is_tested_and_one_can_be_chosen(cache: Path) -> None:
     recipe = str(SHIPPED / "beam-fp8-vllm-8xh200.yaml")
-    told, _ = start(cache, recipe, "--all-variants", "-j", "2", "-o", "json").communicate(timeout=180)
+    _, told, _ = beamdeploy_test(cache, recipe, "--all-variants", "-j", "2", "-o", "json")
     hosts = json.loads(told)["hosts"]
     assert {name: host["outcome"] for name, host in hosts.items()} == {
         recipe: "ok",
         f"{recipe} --variant dflash2": "ok",
     }
-    told, _ = start(cache, recipe, "--variant", "dflash2", "-o", "json").communicate(timeout=180)
+    _, told, _ = beamdeploy_test(cache, recipe, "--variant", "dflash2", "-o", "json")
     assert list(json.loads(told)["hosts"]) == [f"{recipe} --variant dflash2"]
-    refused = start(cache, recipe, "--variant", "no-such")
-    assert "there is no variant 'no-such'" in refused.communicate(timeout=60)[1] and refused.returncode == 2
+    code, _, err = beamdeploy_test(cache, recipe, "--variant", "no-such")
+    assert (code, "there is no variant 'no-such'" in err) == (2, True)
 
 
 def test_a_model_on_several_nodes_is_no_case_for_a_sandbox() -> None:

@@ -26,8 +26,8 @@ FOLDERS = (
     place.CONTAINERS,
     place.IMAGES,
 )
-OWN = {"docker": "docker.main", "nvidia-smi": "programs.nvidia_smi", "ss": "programs.ss", "df": "programs.df"}
-OWN_TOO = {"grep": "programs.grep"}
+OWN = {"docker": "docker.main", "nvidia-smi": "programs.nvidia_smi", "ss": "programs.ss"}
+PROGRAMS = Path(__file__).with_name("programs")
 IN_IMAGE = (
     "sh",
     "cat",
@@ -66,8 +66,11 @@ def furnish(folder: Path) -> None:
     (folder / place.USED).touch()
     for name in (place.HOST_KEY, place.USER_KEY):
         keys.make(folder / name)
-    for name, module in {**OWN, **OWN_TOO}.items():
+    for name, module in OWN.items():
         _program(folder / place.BIN / name, _python(f"beamdeploy.sandbox.{module}", str(folder)))
+    _program(folder / place.BIN / "df", _shell("df", str(folder)))
+    _program(folder / place.BIN / "grep", _shell("grep", str(folder), shutil.which("grep") or "/bin/grep"))
+    _program(folder / place.OWN / "groups", _python("beamdeploy.sandbox.programs.groups", str(folder)))
     for name in _lacking():
         _program(folder / place.BIN / name, _python(f"beamdeploy.sandbox.programs.{name}"))
     _image(folder)
@@ -84,6 +87,10 @@ def _python(module: str, *arguments: str) -> str:
     code = f"import sys; sys.path.insert(0, {PACKAGES!r}); from {module} import main; sys.exit(main({{}}sys.argv[1:]))"
     given = "".join(f"{argument!r}, " for argument in arguments)
     return shlex.join((sys.executable, "-S", "-E", "-B", "-c", code.format(given)))
+
+
+def _shell(name: str, *arguments: str) -> str:
+    return shlex.join(("/bin/sh", str(PROGRAMS / f"{name}.sh"), *arguments))
 
 
 def _program(path: Path, words: str) -> None:

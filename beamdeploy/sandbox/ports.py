@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from beamdeploy.sandbox import place
 from beamdeploy.sandbox.docker import store
 from beamdeploy.sandbox.docker.inside import inside_port
 
 
-@dataclass(frozen=True)
-class Listener:
+class Listener(NamedTuple):
     """Something that listens in the sandbox. `real`: the port of this machine; None: it accepts, and hangs up."""
 
     address: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -43,6 +42,9 @@ def parse(word: str) -> tuple[str, str | None, str | None]:
 
 
 def _sha(text: str) -> str:
+    # here, since most docker commands pull nothing and should be quick
+    import hashlib
+
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

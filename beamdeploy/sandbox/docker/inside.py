@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from beamdeploy.gpu_access import given
 from beamdeploy.sandbox import place
@@ -14,8 +13,7 @@ from beamdeploy.sandbox.docker import store
 from beamdeploy.sandbox.docker.store import Record
 
 
-@dataclass(frozen=True)
-class Inside:
+class Inside(NamedTuple):
     """The real program (None: the image has none of that name), words and environment of a container's process.
 
     `names`: what its log must not show → what a container would show.
@@ -81,4 +79,7 @@ def find_program(folder: str, program: str) -> str | None:
     name = os.path.basename(program)
     if "/" in program and os.path.dirname(program) not in ("/usr/local/bin", "/usr/bin", "/bin"):
         return None
+    # here, since most docker commands start nothing and should be quick
+    import shutil
+
     return shutil.which(name, path=os.path.join(folder, place.IMAGE_BIN))

@@ -7,8 +7,8 @@ import os
 import re
 import sys
 import time
-from calendar import timegm
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from beamdeploy.sandbox import place
@@ -38,7 +38,7 @@ def moment(text: str) -> float:
     """Seconds since the epoch: a date, seconds, or how long ago, as `--since` takes them. Failure: none of these."""
     if match := re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(?:Z|([+-]\d\d):(\d\d))?", text):
         offset = int(f"{match[3] or 0}") * 3600 + int(f"{(match[3] or '+')[0]}{match[4] or 0}") * 60
-        return timegm(time.strptime(match[1], "%Y-%m-%dT%H:%M:%S")) + float(match[2] or 0) - offset
+        return datetime.fromisoformat(f"{match[1]}+00:00").timestamp() + float(match[2] or 0) - offset
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     if re.fullmatch(r"(\d+[hms])+", text):

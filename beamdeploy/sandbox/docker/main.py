@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from beamdeploy.sandbox import locks, place
 from beamdeploy.sandbox.docker import end, images, show, store, template
-from beamdeploy.sandbox.docker.create import record_of
 from beamdeploy.sandbox.docker.failure import Failure, daemon
 from beamdeploy.sandbox.docker.inside import find_program, inside
 from beamdeploy.sandbox.docker.logs import logs
@@ -57,7 +55,7 @@ def info(folder: str, asked: Asked) -> int:
     answer |= {
         "DockerRootDir": settings["docker_root"],
         "SystemTime": store.now(),
-        "Name": platform.node() or "sandbox",
+        "Name": os.uname().nodename or "sandbox",
     }
     answer |= {"Containers": len(states), "Images": len(images.all_of(folder))}
     answer |= {f"Containers{word.title()}": states.count(word) for word in ("running", "paused")}
@@ -140,6 +138,9 @@ def _of_run(failure: Failure, shown: str) -> Failure:
 
 
 def _created(folder: str, asked: Asked) -> store.Record:
+    # here, since most docker commands make nothing and should be quick
+    from beamdeploy.sandbox.docker.create import record_of
+
     with store.exclusive(folder):
         image = images.find(folder, asked.rest[0])
         if image is None:

@@ -6,8 +6,8 @@ import json
 import re
 import shlex
 import time
-from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from beamdeploy.sandbox.docker import images, store, template
@@ -133,7 +133,7 @@ def _status(record: Record) -> str:
 
 
 def _seconds(moment: str) -> int:
-    return timegm(time.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
+    return int(datetime.fromisoformat(f"{moment[:19]}+00:00").timestamp())
 
 
 def _date(moment: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -147,6 +146,9 @@ def remove(folder: str, record: Record) -> None:
     own = home(folder, record["Id"])
     # the record first: without it the container is gone, whatever is left
     os.unlink(os.path.join(own, RECORD))
+    # here, since most docker commands remove nothing and should be quick
+    import shutil
+
     shutil.rmtree(own, ignore_errors=True)
 
 
