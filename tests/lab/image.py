@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import beamdeploy
@@ -29,8 +29,19 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
     "beam-late": ("STANDIN_FAULT=bad-gateway-flag-late",),
     "0.1.1": ("BEAMDEPLOY_STANDIN_CATALOG=0.1.1",),
 }
-LIBRARY_FOLDERS = ("collections", "concurrent", "email", "encodings", "html", "http", "importlib", "json", "logging")
-LIBRARY_FOLDERS_TOO = ("re", "urllib", "asyncio", "ctypes")
+PROGRAMS = ("engine", "solo", "cuda", "probes")
+"""Of the sandbox, what runs in the image."""
+WANTED = (
+    # what a program that is run in it imports besides: a probe, a test, Python itself at its start
+    *("argparse", "base64", "contextlib", "ctypes", "dataclasses", "email.parser", "hashlib", "io", "json", "os", "re"),
+    *("select", "shutil", "site", "socket", "subprocess", "tempfile", "threading", "time", "traceback", "typing"),
+    *("urllib.request", "zipfile"),
+    *("encodings.ascii", "encodings.cp437", "encodings.idna", "encodings.latin_1", "encodings.utf_8", "unicodedata"),
+    # hashlib's own, so that no libcrypto has to be there
+    *("_blake2", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"),
+)
+ELSEWHERE = ("_hashlib", "_ssl")
+"""Compiled modules that do without: they need libraries that are larger than all the rest."""
 SCRIPT = """#!{python} -IS
 import sys
 sys.path.insert(0, "/opt/standin")
@@ -88,27 +99,27 @@ def linked_libraries(paths: list[Path]) -> set[Path]:
     return {Path(word) for word in found}
 
 
-def extensions() -> list[Path]:
-    """The compiled modules of the standard library that need nothing but the C library and zlib."""
-    names = ("_ssl", "_tkinter", "_sqlite3", "_curses", "_gdbm", "_dbm", "readline", "_test", "_codecs", "xx", "nis")
-    # hashlib has its own as well, which need no libcrypto
-    names_too = ("_hashlib",)
-    folder = Path(sysconfig.get_path("stdlib"), "lib-dynload")
-    return [path for path in sorted(folder.glob("*.so")) if not path.name.startswith((*names, *names_too))]
-
-
-def library() -> Iterator[Path]:
-    """The part of the standard library that goes into the image."""
+def library() -> list[Path]:
+    """The modules of the standard library that are imported in the image, compiled ones among them."""
     folder = Path(sysconfig.get_path("stdlib"))
-    yield from (path for path in folder.glob("*.py") if path.name != "pydoc.py")
-    for name in (*LIBRARY_FOLDERS, *LIBRARY_FOLDERS_TOO):
-        yield from (path for path in (folder / name).rglob("*.py") if "test" not in path.parts)
+    wanted = [*(f"beamdeploy.sandbox.{name}" for name in PROGRAMS), *WANTED]
+    code = (
+        "import importlib, importlib.util as util, json, sys; sys.path.insert(0, sys.argv[1]);"
+        "[importlib.import_module(name) for name in sys.argv[2:] if '.' in name or util.find_spec(name)];"
+        "print(json.dumps([getattr(module, '__file__', None) for module in list(sys.modules.values())]))"
+    )
+    words = (str(python()), "-IS", "-c", code, str(PACKAGE.parent), *wanted)
+    named = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    paths = {Path(name) for name in named if name} | {folder / "os.py"}
+    ours = (path for path in paths if path.is_relative_to(folder) and not path.name.startswith(ELSEWHERE))
+    return sorted(ours)
 
 
 def files() -> dict[str, Path]:
     """Path in the image → file here."""
-    programs = [python(), *extensions()]
-    held = {str(path).lstrip("/"): path for path in [*programs, *linked_libraries(programs), *library()]}
+    modules = library()
+    programs = [python(), *(path for path in modules if path.suffix == ".so")]
+    held = {str(path).lstrip("/"): path for path in [*programs, *linked_libraries(programs), *modules]}
     return held | sources() | {"bin/busybox": Path("/bin/busybox")}
 
 
@@ -138,7 +149,7 @@ def write_rootfs(target: Path) -> None:
 
 def _lean(path: Path, spare: Path) -> Path:
     """The file, or a copy of a library without what only a debugger reads: an image is pulled a hundred times."""
-    if not path.name.startswith("libpython") or shutil.which("strip") is None:
+    if not (path.name.startswith("libpython") or path.suffix == ".so") or shutil.which("strip") is None:
         return path
     subprocess.run(("strip", "--strip-unneeded", "-o", str(spare), str(path)), check=True)
     spare.chmod(0o755)
