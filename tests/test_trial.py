@@ -129,7 +129,7 @@ def test_what_is_wrong_with_any_recipe_is_said_before_anything_starts(cache: Pat
     assert (
         f"{unknown}: error: no sandbox profile is a server with 8 T4 GPUs\n    remedy: Name one with --profile" in err
     )
-    assert not cache.exists()
+    assert not lifetime.home({"XDG_CACHE_HOME": str(cache)}).exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
