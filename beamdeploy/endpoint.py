@@ -27,31 +27,26 @@ class Answer:
     reason: str = ""
 
 
-GET = """
+_BY_A_TOOL = """
 if command -v curl >/dev/null; then
-  exec curl --silent --show-error --max-time "$2" --write-out '\\n%{http_code}' "$1"
+  exec curl --silent --show-error --max-time "$2" --write-out '\\n%{http_code}'@curl "$1"
 fi
 command -v wget >/dev/null || exit 127
-wget -q -O - -T "$2" "$1"
+wget -q -O - -T "$2"@wget "$1"
 status=$?
 case $status in 0) printf '\\n200' ;; 8) printf '\\n503' ;; *) exit $status ;; esac
 """
+GET = _BY_A_TOOL.replace("@curl", "").replace("@wget", "")
 """GET $1 within $2 seconds, with the status as last line. wget ends with 8, and no body, for what is not 2xx."""
+_POST = _BY_A_TOOL.replace("@curl", " --header 'Content-Type: application/json' --data-raw \"$3\"").replace(
+    "@wget", " --header='Content-Type: application/json' --post-data=\"$3\""
+)
+"""POST $3 likewise. A script of its own: what only looks may send GET and nothing else."""
 
 
 def get(session: Looker, address: str, port: int, path: str, *, timeout: float = 10, key: str = "") -> Answer:
     """GET `path` through the session; by a tool of the host where forwarding is forbidden. HostError: see `ask`."""
-    try:
-        return ask_over_channel(session, address, port, path, timeout=timeout, key=key)
-    except HostError as error:
-        # a key would be seen among the processes of the host
-        if not _is_forbidden(error) or key:
-            raise
-        limit = max(1, round(timeout))
-        result = session.script(GET, (f"http://{_reached(address)}:{port}{path}", str(limit)), timeout=limit + 5)
-        if result.exit == 127:
-            raise _without_tool(error) from error
-        return _with_status(result, "the host's curl or wget got no answer")
+    return _asked(session, address, port, path, None, timeout, key)
 
 
 def ask(
@@ -69,14 +64,25 @@ def ask(
     HostError: the server forbids forwarding and has neither curl nor wget, or a `key` must be sent, which goes over
     channels alone. `address` is one of the host's own.
     """
-    if body is None:
-        return get(session, address, port, path, timeout=timeout, key=key)
+    return _asked(session, address, port, path, body, timeout, key)
+
+
+def _asked(
+    session: Looker, address: str, port: int, path: str, body: Mapping[str, Any] | None, timeout: float, key: str
+) -> Answer:
     try:
         return ask_over_channel(session, address, port, path, body=body, timeout=timeout, key=key)
     except HostError as error:
+        # a key would be seen among the processes of the host
         if not _is_forbidden(error) or key:
             raise
-        return _with_a_tool_there(session, f"http://{_reached(address)}:{port}{path}", body, timeout, error)
+        limit = max(1, round(timeout))
+        url = f"http://{_reached(address)}:{port}{path}"
+        script, words = (GET, ()) if body is None else (_POST, (json.dumps(body),))
+        result = session.script(script, (url, str(limit), *words), timeout=limit + 5)
+        if result.exit == 127:
+            raise _without_tool(error) from error
+        return _with_status(result, "the host's curl or wget got no answer")
 
 
 def ask_over_channel(
@@ -136,32 +142,9 @@ def _without_tool(forbidden: HostError) -> HostError:
     return HostError(Problem(problem.what, f"{problem.remedy} Or install curl or wget there.", problem.where))
 
 
-def _with_a_tool_there(
-    session: Session, url: str, body: Mapping[str, Any], timeout: float, forbidden: HostError
-) -> Answer:
-    limit = str(max(1, round(timeout)))
-    curl = ("curl", "--silent", "--show-error", "--max-time", limit, "--write-out", "\n%{http_code}")
-    data = ("--header", "Content-Type: application/json", "--data-raw", json.dumps(body))
-    result = session.run((*curl, *data, url), timeout=round(timeout) + 5)
-    if result.exit == 127:
-        return _with_wget(session, url, json.dumps(body), limit, forbidden)
-    return _with_status(result, "curl got no answer")
-
-
 def _with_status(result: Result, otherwise: str) -> Answer:
     """What a tool printed: the body, and the status as its last line."""
     text, _, status = result.out.rstrip("\n").rpartition("\n")
     if not result.ok or not status.isdigit() or status == "000":
         return Answer(None, reason=result.err.strip() or otherwise)
     return Answer(int(status), text)
-
-
-def _with_wget(session: Session, url: str, posted: str, limit: str, forbidden: HostError) -> Answer:
-    data = (f"--post-data={posted}", "--header=Content-Type: application/json")
-    result = session.run(("wget", "-q", "-O", "-", "-T", limit, *data, url), timeout=int(limit) + 5)
-    if result.exit == 127:
-        raise _without_tool(forbidden)
-    # wget exits 8 for an answer that is not 2xx and shows no body then
-    return (
-        Answer(200, result.out) if result.ok else Answer(503 if result.exit == 8 else None, reason=result.err.strip())
-    )

@@ -42,11 +42,9 @@ def confirm_destroy(progress: Progress, *, yes: bool) -> Callable[[str, tuple[Ho
     def confirm(name: str, reports: tuple[HostReport, ...]) -> bool:
         from beamdeploy.report import show_plans
 
-        if not yes and not on_terminal():
-            raise InputError([Problem("destroy asks, and there is no terminal to ask on", "Add -y.")])
         with progress.paused():
             show_plans(reports)
-            return yes or _asked(f"Take down {name}?")
+            return yes or _needed("destroy", f"Take down {name}?")
 
     return confirm
 
@@ -59,11 +57,15 @@ def confirm_prune(progress: Progress, *, yes: bool) -> Confirm:
 
         with progress.paused():
             show_plans(reports)
-            if not yes and not on_terminal():
-                raise InputError([Problem("prune asks, and there is no terminal to ask on", "Add -y.")])
-            return yes or _asked("Remove these?")
+            return yes or _needed("prune", "Remove these?")
 
     return confirm
+
+
+def _needed(command: str, question: str) -> bool:
+    if not on_terminal():
+        raise InputError([Problem(f"{command} asks, and there is no terminal to ask on", "Add -y.")])
+    return _asked(question)
 
 
 def _asked(question: str) -> bool:

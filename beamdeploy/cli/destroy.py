@@ -11,7 +11,7 @@ from beamdeploy.cli import complete, options
 @click.argument("target", metavar="[RECIPE|NAME]", required=False, shell_complete=complete.recipe_files)
 @options.hosts
 @options.lock_wait
-@options.yes
+@options.yes_needed
 @options.output
 def destroy(
     target: str | None,
@@ -23,6 +23,7 @@ def destroy(
     """Stop and remove a deployment, and look whether it is gone. Weights, images and all else stay.
 
     Without RECIPE or NAME it takes down what beamdeploy runs there, if that is one deployment.
+    It asks first. Without a terminal it needs -y: nothing brings back what it takes down.
     """
     from beamdeploy import takedown
     from beamdeploy.cli.ask import confirm_destroy

@@ -231,8 +231,13 @@ def interval(seconds: float) -> Callable[[F], F]:
 
 
 def yes(command: F) -> F:
-    """`yes: bool`"""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+    """`yes: bool`, where a run without a terminal goes on: what it stops it makes anew, or brings back"""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked.")(command)
+
+
+def yes_needed(command: F) -> F:
+    """`yes: bool`, where a run without a terminal is refused: what it takes away is gone"""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")(command)
 
 
 def hosts(command: Callable[..., int]) -> Callable[..., int]:

@@ -11,7 +11,7 @@ from beamdeploy.cli import complete, options
 @click.argument("target", metavar="[RECIPE|NAME|-]", required=False, shell_complete=complete.recipe_files)
 @options.hosts
 @options.lock_wait
-@options.yes
+@options.yes_needed
 @options.output
 def prune(
     target: str | None,
@@ -24,7 +24,7 @@ def prune(
 
     Only what beamdeploy deployed there, by the host's own history: an image that a container has, or that one of the
     last three good deployments had, stays; so does everything of others. Without RECIPE or NAME, or with -: of all
-    deployments.
+    deployments. It asks first; without a terminal it needs -y.
     """
     from beamdeploy import prune as removal
     from beamdeploy.cli.ask import confirm_prune

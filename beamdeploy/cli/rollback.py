@@ -28,7 +28,7 @@ def rollback(
 
     After a destroy the last good one is meant.
     What it was made from is in the host's history: no file is needed. It is planned and applied as any other; image and
-    weights are looked for before anything is stopped.
+    weights are looked for before anything is stopped. As apply it asks on a terminal, and goes on without one.
     """
     from beamdeploy import deploy, history
     from beamdeploy.cli.ask import confirm_apply

@@ -10,8 +10,6 @@ from tests.cases.test_f_life import events, now
 from tests.integration.command import Job, container_id
 from tests.lab import Lab, LabHost
 
-DROP = "kill -9 $(pgrep -f '[s]shd: root@notty')"
-
 
 def test_d06_main_it_reconnects_looks_and_goes_on(job: Job, clean_host: LabHost, name: str) -> None:
     assert job.run("apply").exit == 0
@@ -23,7 +21,7 @@ def test_d06_main_it_reconnects_looks_and_goes_on(job: Job, clean_host: LabHost,
         run = started(job)
         until_phase(run, "pull")
         time.sleep(1)
-        clean_host.run("sh", "-c", DROP)
+        clean_host.drop()
         assert (container_id(clean_host), events(clean_host, since)) == (before, [])
         out, err = run.communicate(timeout=120)
     job.write_inventory()
@@ -54,14 +52,14 @@ def test_d06_variant_gone(lab: Lab, job: Job, clean_hosts: tuple[LabHost, ...], 
             run = started(job)
             until_phase(run, "pull")
             time.sleep(1)
-            gone.run("sh", "-c", f"{DROP}; kill -STOP $(cat /run/sshd.pid)")
+            gone.shut()
             gone.run("ip", "link", "set", "eth0", "down")
             began = time.monotonic()
             try:
                 out, err = run.communicate(timeout=240)
             finally:
                 gone.run("ip", "link", "set", "eth0", "up")
-                gone.run("sh", "-c", "kill -CONT $(cat /run/sshd.pid)")
+                gone.reopen()
     assert time.monotonic() - began < 200
     assert run.returncode != 0 and "Traceback" not in err
     assert "the state of this host is unknown" in out, out

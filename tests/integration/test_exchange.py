@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from beamdeploy.endpoint import ask
 from beamdeploy.exchange import Request
 from beamdeploy.recipe import load_recipe
 from beamdeploy.remote import Session, open_session
@@ -75,3 +79,19 @@ def test_nothing_that_answers_is_said_as_such() -> None:
     with session() as opened:
         heard = served.way(opened)(Request("/v1/models"), 5, None)
     assert (heard.status, heard.reason.startswith("nothing answers there")) == (None, True)
+
+
+@pytest.mark.parametrize("tool", ["curl", "wget"])
+def test_get_and_post_go_by_the_tool_that_the_host_has(tool: str, tmp_path: Path) -> None:
+    for program in ("sh", "timeout", "base64", tool):
+        (tmp_path / program).symlink_to(str(shutil.which(program)))
+    tmp_path.chmod(0o755)
+    with gateway(GOOD) as served, session("AllowTcpForwarding no", f"SetEnv PATH={tmp_path}") as opened:
+        asked = partial(ask, opened, "127.0.0.1", served.recipe.container.port)
+        listed = asked("/v1/models")
+        body = {"model": served.model, "messages": [{"role": "user", "content": "it's\n\\me"}], "max_tokens": 8}
+        answered = asked("/v1/chat/completions", body=body)
+        refused = asked("/v1/chat/completions", body={"model": "another"})
+    assert (listed.status, served.model in listed.body) == (200, True)
+    assert (answered.status, json.loads(answered.body)["object"]) == (200, "chat.completion")
+    assert refused.status is not None and refused.status >= 400

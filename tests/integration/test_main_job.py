@@ -142,7 +142,8 @@ def test_destroy_is_repeatable_and_touches_nothing_else(job: Job, clean_host: La
 
 def test_destroy_without_a_recipe_takes_the_only_deployment(job: Job, clean_host: LabHost, name: str) -> None:
     assert job.run("apply").exit == 0
-    assert job.run("destroy", "-").exit == 2, "without a terminal it needs -y"
+    refused = job.run("destroy", "-")
+    assert (refused.exit, "- remove" in refused.err) == (2, True), "without a terminal it needs -y, and shows why"
     assert container_id(clean_host) != ""
     assert job.run("destroy", "-", "-y").host(name)["outcome"] == "changed"
     assert job.run("destroy", "-", "-y").host(name)["outcome"] == "unchanged"

@@ -19,9 +19,6 @@ from tests.integration.command import Job, container_id, environment
 from tests.integration.test_safe_change import slow, started, wait_for_phase
 from tests.lab import LabHost
 
-DROP = "kill -9 $(pgrep -f '[s]shd: root@notty')"
-NOBODY = "kill -STOP $(cat /run/sshd.pid)"
-AGAIN = "kill -CONT $(cat /run/sshd.pid)"
 LAPSE = "kill $(pgrep -f '[t]imeout 30 head')"
 SLOW_DOCKER = """#!/bin/sh
 if [ "$1" = "$(cat /root/slow 2>/dev/null)" ] && pgrep -f '[t]imeout 30 head' >/dev/null; then
@@ -52,7 +49,7 @@ def test_an_apply_whose_link_is_cut_while_it_loads_finds_the_server_again_under_
     wait_for_phase(run, "loading")
     made = container_id(clean_host)
     for _ in range(2):
-        clean_host.run("sh", "-c", DROP)
+        clean_host.drop()
         said = read_on(run, "connected: again")
         assert "reconnect: the connection was lost, the server goes on there; tried again for 10 min" in said
         read_on(run, "loading")
@@ -69,11 +66,11 @@ def test_a_server_that_another_run_took_meanwhile_is_left_alone(job: Job, clean_
     run = started(job, "apply")
     wait_for_phase(run, "loading")
     made = container_id(clean_host)
-    clean_host.run("sh", "-c", f"{NOBODY}; {DROP}")
+    clean_host.shut()
     other = threading.Thread(target=clean_host.run, args=("sh", "-c", OTHER))
     other.start()
     time.sleep(0.5)
-    clean_host.run("sh", "-c", AGAIN)
+    clean_host.reopen()
     out, err = run.communicate(timeout=60)
     assert run.returncode == 5, out + err
     assert "another run has worked on beam since: somebody else" in out
@@ -140,11 +137,11 @@ def test_a_host_that_stays_away_is_said_to_be_lost_and_the_next_apply_completes_
     job.write({"container.env": {"STANDIN_LOAD_SECONDS": "8"}, "ready.timeout": "10s", "ready.stall": "9s"})
     run = started(job, "apply")
     wait_for_phase(run, "loading")
-    clean_host.run("sh", "-c", f"{NOBODY}; {DROP}")
+    clean_host.shut()
     try:
         out, err = run.communicate(timeout=60)
     finally:
-        clean_host.run("sh", "-c", AGAIN)
+        clean_host.reopen()
     assert run.returncode == 4, out + err
     assert "it does not come back" in out and "the state of this host is unknown" in out
     assert job.run("apply").exit == 0
@@ -168,7 +165,7 @@ def test_a_log_is_followed_over_a_cut_link_without_a_gap_or_a_repetition(
         )
     until(lambda: shown.stat().st_size > 0)
     for _ in range(2):
-        clean_host.run("sh", "-c", DROP)
+        clean_host.drop()
         time.sleep(1.5)
     _, err = run.communicate(timeout=60)
     lines = [line for line in shown.read_text(encoding="utf-8").splitlines() if line.startswith("line")]

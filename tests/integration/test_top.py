@@ -12,8 +12,6 @@ import pytest
 from tests.integration.command import Job, beamdeploy, container_id, environment
 from tests.lab import LabHost
 
-DROP = "kill -9 $(pgrep -f '[s]shd: root@notty')"
-
 
 @pytest.fixture
 def job(job: Job) -> Job:
@@ -71,7 +69,7 @@ def test_status_that_is_watched_keeps_one_connection_and_takes_another_when_it_i
         for _ in range(3):
             assert json.loads(run.stdout.readline())["exit"] == 0
         assert connections() == before + 1 + lost
-        clean_host.run("sh", "-c", DROP)
+        clean_host.drop()
         # one look may have been on its way
         json.loads(run.stdout.readline())
     run.send_signal(SIGINT)

@@ -30,6 +30,7 @@ from tests.lab.network import Network
 TOOLS = ("dockerd", "docker", "docker-init", "sshd", "ssh-keygen", "docker-registry", "ip", "iptables", "busybox")
 TOOLS_TOO = ("unshare", "nsenter", "ldd")
 MODEL_DIR = "/srv/models/beam"
+_DROP = "kill -9 $(pgrep -f '[s]shd: root@notty')"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,18 @@ class LabHost:
         """What a command prints in this host's namespaces, without ssh. CalledProcessError: it failed."""
         enter = ("nsenter", "--target", str(self.init), "--mount", "--net", "--pid", "--uts", "--")
         return subprocess.run((*enter, *words), capture_output=True, text=True, check=True, cwd="/").stdout
+
+    def drop(self) -> None:
+        """End every session at once, as a link that is cut."""
+        self.run("sh", "-c", _DROP)
+
+    def shut(self) -> None:
+        """The same, and nobody gets in any more until `reopen`."""
+        self.run("sh", "-c", f"kill -STOP $(cat /run/sshd.pid); {_DROP}")
+
+    def reopen(self) -> None:
+        """Let in again after `shut`."""
+        self.run("sh", "-c", "kill -CONT $(cat /run/sshd.pid)")
 
 
 @dataclass(frozen=True)
