@@ -11,7 +11,7 @@ import yaml
 
 from tests.chaos.faults import until
 from tests.integration.command import Job, Ran, container_id
-from tests.integration.test_reconnect import AGAIN, DROP, NOBODY, read_on
+from tests.integration.test_reconnect import read_on
 from tests.integration.test_safe_change import started, wait_for_phase
 from tests.lab import Lab, LabHost
 
@@ -126,7 +126,7 @@ def test_links_that_are_cut_while_the_ranks_load_are_taken_up_again(
     until(lambda: "" not in ids(hosts))
     made = ids(hosts)
     for host in hosts:
-        host.run("sh", "-c", DROP)
+        host.drop()
     said = read_on(run, "connected: again") + read_on(run, "connected: again")
     assert all(f"{host.name}: connected" in said for host in hosts), said
     busy = job.run("destroy", "-y")
@@ -148,11 +148,11 @@ def test_ranks_go_on_when_one_of_their_hosts_does_not_come_back(
     wait_for_phase(run, "loading")
     until(lambda: "" not in ids(hosts))
     made = ids(hosts)
-    hosts[lost].run("sh", "-c", f"{NOBODY}; {DROP}")
+    hosts[lost].shut()
     try:
         out, err = run.communicate(timeout=120)
     finally:
-        hosts[lost].run("sh", "-c", AGAIN)
+        hosts[lost].reopen()
     assert run.returncode == 1, out + err
     assert "it does not come back" in out and "the state of this host is unknown" in out
     assert ids(hosts) == made
