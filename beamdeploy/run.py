@@ -17,6 +17,7 @@ from beamdeploy.inventory import Host
 from beamdeploy.remote import Looker, Session, open_session
 from beamdeploy.remote.gates import Gates
 from beamdeploy.remote.read_only import ReadOnly
+from beamdeploy.standstill import Standstill
 
 SayHost = Callable[[str, str, str], None]
 """Progress: (host, phase, detail)."""
@@ -31,22 +32,26 @@ class Run:
     forks: Forks = AS_USUAL
     phases: dict[str, str] = field(default_factory=dict)
     gates: Gates = field(init=False)
+    _standstill: Standstill = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.gates = Gates(self.forks.through_a_bastion)
+        self._standstill = Standstill(self.say, self.phases)
+        self.stack.callback(self._standstill.end)
 
     def opened(self, host: Host, *, accept_new: bool) -> Session:
         """An open session that lasts as long as the run."""
         self.say(host.name, "connect", host.address or "")
-        session = open_session(host, accept_new=accept_new, gates=self.gates)
-        self.stack.callback(session.close)
-        return session
+        return self._watched(open_session(host, accept_new=accept_new, gates=self.gates))
 
     def opened_again(self, host: Host, *, accept_new: bool) -> Session:
         """Another one in place of a session that was lost; a bastion that has failed is asked anew."""
         self.gates.hope()
-        session = open_session(host, accept_new=accept_new, gates=self.gates)
+        return self._watched(open_session(host, accept_new=accept_new, gates=self.gates))
+
+    def _watched(self, session: Session) -> Session:
         self.stack.callback(session.close)
+        self._standstill.watch(session)
         return session
 
     def opened_to_look(self, host: Host, *, accept_new: bool) -> ReadOnly:

@@ -43,7 +43,7 @@ ORDER = (
     ("smoke",),
     ("gpu_memory",),
     ("act", "beforehand", "daemon", "ready", "diagnose", "startup", "health", "watch", "lasting", "steps"),
-    ("fleet", "run", "hostlock", "regain", "kept"),
+    ("fleet", "run", "standstill", "hostlock", "regain", "kept"),
     ("record", "recap"),
     ("survey",),
     ("execute", "precheck", "sizing"),

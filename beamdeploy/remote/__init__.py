@@ -83,6 +83,11 @@ class Session(Protocol):
         """Whether it was ended here; what is lost then was not the network's doing."""
         ...
 
+    @property
+    def stalled(self) -> bool:
+        """Whether what was sent does not reach the host just now; False also where that cannot be told."""
+        ...
+
     def run(self, words: Sequence[str], *, timeout: int) -> Result:
         """Run words; `timeout` seconds are kept on the host (exit 124). HostError: the connection is lost.
 

@@ -31,6 +31,7 @@ class LocalSession:
         self.host = host
         self.notes: tuple[str, ...] = ()
         self.closed = False
+        self.stalled = False
 
     def run(self, words: Sequence[str], *, timeout: int) -> Result:
         """See `Session.run`."""

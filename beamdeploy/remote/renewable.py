@@ -23,6 +23,11 @@ class Renewable:
         """See `Session.closed`."""
         return self._session.closed
 
+    @property
+    def stalled(self) -> bool:
+        """See `Session.stalled`."""
+        return self._session.stalled
+
     def renew(self, session: Session) -> None:
         """From now on use this one; the lost one is closed."""
         lost, self._session = self._session, session

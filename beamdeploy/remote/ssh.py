@@ -20,6 +20,7 @@ from beamdeploy.inventory import Host
 from beamdeploy.remote import Held, Result
 from beamdeploy.remote.lines import Lines
 from beamdeploy.remote.pump import as_socket, join
+from beamdeploy.remote.standing import stands_still
 from beamdeploy.remote.words import KILL_AFTER, after_mark, command_line, followed, framed, held, script_words
 
 # the host keeps the time; these seconds more are for a host that does not
@@ -31,6 +32,9 @@ class Closable(Protocol):
 
     @property
     def connection(self) -> Any: ...
+
+    @property
+    def socket(self) -> Any: ...
 
     def close(self) -> None: ...
 
@@ -44,6 +48,11 @@ class SshSession:
         self.closed = False
         self._links = links
         self._transport = links[-1].connection.transport
+
+    @property
+    def stalled(self) -> bool:
+        """See `Session.stalled`. Of a way over bastions the first link tells it: the others travel in it."""
+        return stands_still(self._links[0].socket)
 
     def run(self, words: Sequence[str], *, timeout: int) -> Result:
         """See `Session.run`."""

@@ -61,6 +61,23 @@ def test_an_apply_whose_link_is_cut_while_it_loads_finds_the_server_again_under_
     assert job.run("apply").host(clean_host.name)["outcome"] == "unchanged"
 
 
+def test_a_link_that_stands_still_is_said_to_while_it_does(job: Job, clean_host: LabHost) -> None:
+    slow(job, 30)
+    run = started(job, "apply")
+    wait_for_phase(run, "loading")
+    for chain in ("INPUT", "OUTPUT"):
+        clean_host.run(
+            "iptables", "-I", chain, "-p", "tcp", "!", "-i" if chain == "INPUT" else "-o", "lo", "-j", "DROP"
+        )
+    try:
+        said = read_on(run, "waiting: no answer for")
+        assert "connection was lost" not in said
+    finally:
+        clean_host.run("iptables", "-F")
+    _, err = run.communicate(timeout=90)
+    assert (run.returncode, err.count("waiting: no answer for")) == (0, 0), err
+
+
 def test_a_server_that_another_run_took_meanwhile_is_left_alone(job: Job, clean_host: LabHost) -> None:
     slow(job, 15)
     run = started(job, "apply")
