@@ -33,6 +33,8 @@ GOOD = (*BEFORE, *DEEDS)
 BAD = ("stop", "run", "settle", "restore")
 PAIRS = tuple((step, fault, good) for good, steps in ((True, GOOD), (False, BAD)) for step in steps for fault in FAULTS)
 """Every step with every fault: of a change that can succeed, and of one whose new server crashes at its start."""
+SAID: Mapping[str, str] = {"lock": "look: again, under the lock"}
+"""How a run says that it is at a step, where that is not its name: a lock that is free is not worth a word."""
 LONGEST = 200
 ASK = ("curl", "--silent", "--max-time", "5", "--write-out", "%{http_code}", "--output", "/dev/null")
 MODELS = "http://127.0.0.1:8000/v1/models"
@@ -140,7 +142,9 @@ def tried(job: Job, trial: Trial) -> Seen:
     run = started(job)
     lines: list[str] = []
     reached = threading.Event()
-    reader = threading.Thread(target=read, args=(run, f"{host.name}: {trial.step}", lines, reached), daemon=True)
+    reader = threading.Thread(
+        target=read, args=(run, f"{host.name}: {SAID.get(trial.step, trial.step)}", lines, reached), daemon=True
+    )
     reader.start()
     while not reached.wait(0.02) and run.poll() is None:
         pass
