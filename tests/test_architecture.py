@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -102,7 +103,10 @@ def name_of(path: Path) -> str:
     return ".".join(words[:-1] if words[-1] == "__init__" else words)
 
 
-TREES = {name_of(path): ast.parse(path.read_bytes(), path) for path in sorted(PACKAGE.rglob("*.py"))}
+@cache
+def trees() -> Mapping[str, ast.Module]:
+    """Every module of the package; not at import, since each worker of the tests imports this."""
+    return {name_of(path): ast.parse(path.read_bytes(), path) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def top_of(module: str) -> str:
@@ -140,19 +144,19 @@ def imports_of(tree: ast.Module, *, inside_functions: bool = True) -> Iterator[s
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: a relative import"
             parts = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (part if part in TREES else str(node.module) for part in parts)
+            yield from (part if part in trees() else str(node.module) for part in parts)
 
 
 def ours(*, inside_functions: bool = True) -> Iterator[tuple[str, str]]:
     """(importer, imported) of our own modules."""
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         targets = imports_of(tree, inside_functions=inside_functions)
         yield from ((module, target) for target in targets if target.split(".")[0] == "beamdeploy")
 
 
 def functions() -> Iterator[tuple[str, int]]:
     """(module:function, number of lines)"""
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{module}:{node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
@@ -166,7 +170,7 @@ def prints(tree: ast.Module) -> bool:
 
 
 def test_every_module_has_a_place_in_the_order() -> None:
-    assert [module for module in TREES if place_of(module) is None] == []
+    assert [module for module in trees() if place_of(module) is None] == []
 
 
 def test_a_module_imports_only_from_its_left() -> None:
@@ -176,7 +180,7 @@ def test_a_module_imports_only_from_its_left() -> None:
 
 
 def test_the_package_itself_imports_nothing() -> None:
-    assert list(imports_of(TREES["beamdeploy"])) == []
+    assert list(imports_of(trees()["beamdeploy"])) == []
 
 
 def test_report_and_sandbox_import_only_what_they_may() -> None:
@@ -191,7 +195,7 @@ def test_report_and_sandbox_import_only_what_they_may() -> None:
 def test_no_two_modules_import_each_other() -> None:
     # A package may open a heavy part of its own inside a function; between packages that hides no cycle.
     lazy_within = {pair for pair in ours() if top_of(pair[0]) == top_of(pair[1])} - set(ours(inside_functions=False))
-    graph: dict[str, set[str]] = {module: set() for module in TREES}
+    graph: dict[str, set[str]] = {module: set() for module in trees()}
     for module, target in set(ours()) - lazy_within:
         graph[module] |= {target} - {module}
     try:
@@ -205,7 +209,7 @@ def test_no_two_modules_import_each_other() -> None:
 def test_a_library_is_imported_only_where_it_belongs() -> None:
     wrong = [
         (module, target)
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for target in imports_of(tree)
         if family_of(module) not in IMPORTERS.get(target.split(".")[0], {family_of(module)})
     ]
@@ -213,11 +217,11 @@ def test_a_library_is_imported_only_where_it_belongs() -> None:
 
 
 def test_only_report_and_cli_print() -> None:
-    assert [module for module, tree in TREES.items() if top_of(module) not in PRINTERS and prints(tree)] == []
+    assert [module for module, tree in trees().items() if top_of(module) not in PRINTERS and prints(tree)] == []
 
 
 def test_every_module_is_named_after_its_subject() -> None:
-    assert [module for module in TREES if NO_SUBJECT & set(module.split("."))] == []
+    assert [module for module in trees() if NO_SUBJECT & set(module.split("."))] == []
 
 
 def test_a_module_is_about_one_thing() -> None:
@@ -232,4 +236,4 @@ def test_a_function_is_about_one_thing() -> None:
 
 
 def test_every_exception_to_the_lengths_is_needed() -> None:
-    assert set(LONGER) <= {*TREES, *(name for name, _ in functions())}
+    assert set(LONGER) <= {*trees(), *(name for name, _ in functions())}

@@ -28,21 +28,19 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def clean_host(lab: Lab) -> Iterator[LabHost]:
-    """The first host, with no container, no image, an empty home and complete weights."""
+def clean_host(lab: Lab) -> LabHost:
+    """The first host, with no container, no image, an empty home and complete weights. What a test leaves there stays
+    until the next one wants it clean."""
     labs.clean(lab.hosts[0])
-    yield lab.hosts[0]
-    labs.clean(lab.hosts[0])
+    return lab.hosts[0]
 
 
 @pytest.fixture
-def clean_hosts(lab: Lab) -> Iterator[tuple[LabHost, ...]]:
+def clean_hosts(lab: Lab) -> tuple[LabHost, ...]:
     """All hosts of the lab, each as new."""
     for host in lab.hosts:
         labs.clean(host)
-    yield lab.hosts
-    for host in lab.hosts:
-        labs.clean(host)
+    return lab.hosts
 
 
 @pytest.fixture
