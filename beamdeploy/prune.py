@@ -111,6 +111,7 @@ def _images(
     """(reference, why) of what we deployed or staged, is there, and neither a container nor a way back needs."""
     refs = [ref for each_name in {entry.name for entry in entries} for ref in _needed(each_name, entries)]
     needed = {image.id for image in images if any(known_by(ref, image) for ref in refs)}
+    needed |= {each_one.id for each_one in staged if each_one.at >= _last_good(each_one.name, entries)}
     why = f"no container has it, and none of the last {GOOD_ONES} good deployments"
     for word, found in _ours(name, entries, staged, images):
         if found.id not in used | needed:
@@ -132,6 +133,11 @@ def _ours(
         if _is_named(word, image) and (image.id in ids or not ids)
     }
     return tuple(found.items())
+
+
+def _last_good(name: str, entries: tuple[Entry, ...]) -> str:
+    """When a deployment was good last: what was staged since then waits for its own. "": never."""
+    return max((entry.at for entry in entries if entry.name == name and entry.outcome == _READY), default="")
 
 
 def _needed(name: str, entries: tuple[Entry, ...]) -> tuple[ImageRef, ...]:

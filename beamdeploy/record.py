@@ -56,11 +56,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Staged:
-    """An image that was brought onto a host for the deployment `name`. `word`: docker removes it by that."""
+    """An image that was brought onto a host for the deployment `name`. `word`: docker removes it by that; `at`: UTC."""
 
     name: str
     word: str
     id: str
+    at: str = ""
 
 
 def append(session: Session, entry: Entry) -> tuple[Problem, ...]:
@@ -109,7 +110,7 @@ def _staged(line: str) -> Staged | None:
     """None: the line is cut, or another's."""
     try:
         told = json.loads(line)
-        return Staged(str(told["name"]), str(told["word"]), str(told["id"]))
+        return Staged(str(told["name"]), str(told["word"]), str(told["id"]), str(told.get("at", "")))
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -138,7 +138,7 @@ def _brought(
         image = image_there(spec, _looked(session, spec.image))
         if image is None:
             raise HostError(_not_pulled(spec, pulled.out))
-        return note_staged(session, Staged(spec.recipe.name, spec.image.word, image.id))
+        return note_staged(session, Staged(spec.recipe.name, spec.image.word, image.id, now()))
     _check_room(spec, facts, shared.size)
     say("stage", "waiting for one that has it")
     holder = sender.take()
@@ -162,7 +162,7 @@ def _named(spec: Spec, session: Session) -> tuple[Problem, ...]:
     tagged = session.run((*session.host.docker_words, "tag", image.id, tag), timeout=60)
     if not tagged.ok:
         raise HostError(Problem(f"docker tag: {tagged.err.strip()[-200:]}", "run the same again", spec.host.name))
-    return note_staged(session, Staged(spec.recipe.name, tag, image.id))
+    return note_staged(session, Staged(spec.recipe.name, tag, image.id, now()))
 
 
 def _check_room(spec: Spec, facts: Facts, size: int) -> None:

@@ -112,12 +112,16 @@ def test_a_loaded_image_goes_when_nothing_needs_it_and_what_others_named_stays(j
     assert locked_id(job) in ids(bare) and new.endswith(lab.images["beam-next"].replace(":", "-"))
     assert job.run("rollback", "-l", bare.name, "-y").exit == 0
 
-    # one that was staged and never deployed is ours by what the stage wrote down
-    for _ in range(2):
+    # one that was staged waits for its apply; when another came instead, it is ours by what the stage wrote down
+    for seqs in (4, 3):
         job.write({"image": {"reference": lab.image(OTHER)}})
         assert job.run("lock", "--from", good.name).exit == 0
         assert outcome(job, "--from", good.name) == (0, "changed")
         (staged,) = tags(bare) - {"somebodys:own", foreign, new}
+        assert removed(job) == []
+        job.write({"image": {"reference": lab.image("beam-next")}, "engine.max_num_seqs": seqs})
+        assert job.run("lock", "--from", good.name).exit == 0
+        assert job.run("apply", "-l", bare.name).exit == 0
         assert removed(job) == [staged]
         assert tags(bare) == {"somebodys:own", foreign, new}
 
