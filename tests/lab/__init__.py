@@ -18,7 +18,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -144,17 +144,21 @@ def _start(folder: Path, net: Network, count: int, pids: list[int]) -> Lab:
     identity = make_key(folder / "identity")
     storage = folder / "registry"
     storage.mkdir()
-    digests = image.restore(storage)
-    registry = f"{net.registry}:5000"
-    pids.append(start_registry(folder, storage, registry))
-    hosts = []
-    for number in range(count):
-        hosts.append(start_host(folder, net, number, identity))
-        pids.append(hosts[-1].pid)
-    for host in hosts:
-        wait_until_up(host)
-    if digests is None:
-        digests = fill_registry(folder, storage, registry, hosts[0])
+    with ExitStack() as filling:
+        filling.enter_context(image.alone())
+        digests = image.restore(storage)
+        if digests is not None:
+            filling.close()
+        registry = f"{net.registry}:5000"
+        pids.append(start_registry(folder, storage, registry))
+        hosts = []
+        for number in range(count):
+            hosts.append(start_host(folder, net, number, identity))
+            pids.append(hosts[-1].pid)
+        for host in hosts:
+            wait_until_up(host)
+        if digests is None:
+            digests = fill_registry(folder, storage, registry, hosts[0])
     known = folder / "known_hosts"
     known.write_text("".join(f"{known_name(host)} {host.host_key}\n" for host in hosts), encoding="utf-8")
     lab = Lab(folder, net, tuple(hosts), registry, pids[0], digests, identity, known)

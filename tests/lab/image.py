@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import io
@@ -14,13 +15,16 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import beamdeploy
 
 PACKAGE = Path(beamdeploy.__file__).resolve().parent
 REPOSITORY = "lightseekorg/tokenspeed"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beamdeploy-lab"
+"""Where finished registries are kept between runs: the user's own, whatever cache a run gives beamdeploy."""
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     # tag → what its image's environment adds; each has its own digest
     "beam": (),
@@ -207,15 +211,21 @@ def _push(socket: Path, container: str, name: str, environment: tuple[str, ...])
     return digest.partition("@")[2]
 
 
-def cache_folder() -> Path:
-    """Where finished registries are kept between runs."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "beamdeploy-lab"
+@contextmanager
+def alone() -> Iterator[None]:
+    """One lab at a time looks for the finished registry, so that several that start at once do not all fill one."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(CACHE, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def restore(storage: Path) -> dict[str, str] | None:
     """Put the cached registry's storage in place; tag → digest, or None when nothing is cached for this key."""
-    cached = cache_folder() / key()
+    cached = CACHE / key()
     if not (cached / "digests.json").is_file():
         return None
     shutil.copytree(cached / "registry", storage, copy_function=_hard_link, dirs_exist_ok=True)
@@ -236,7 +246,7 @@ def _hard_link(source: str, target: str) -> str:
 
 def keep(storage: Path, digests: Mapping[str, str]) -> None:
     """Keep a filled registry for the next run; older ones are dropped."""
-    folder = cache_folder()
+    folder = CACHE
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / f"{key()}.{os.getpid()}"
     shutil.copytree(storage, fresh / "registry")
