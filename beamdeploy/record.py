@@ -71,7 +71,7 @@ def append(session: Session, entry: Entry) -> tuple[Problem, ...]:
     try:
         result = session.script(_APPEND, (session.host.state_folder, entry.name, line, brief), timeout=60)
     except HostError as error:
-        return tuple(error.problems)
+        return (_unwritable(session, "the history", error.problems[0].what),)
     return () if result.ok else (_unwritable(session, "the history", result.err),)
 
 

@@ -36,11 +36,15 @@ class Connection(paramiko.Transport):
 
 
 class Login(paramiko.ServerInterface):
-    """One connection: a user with the sandbox's key; commands and ways to ports as they are asked for."""
+    """One connection: a user with the sandbox's key; commands and ways to ports as they are asked for.
 
-    def __init__(self, folder: str, user_key: bytes) -> None:
+    `refused`: nobody may log in, as while a host goes down.
+    """
+
+    def __init__(self, folder: str, user_key: bytes, *, refused: bool = False) -> None:
         self.folder = folder
         self.user_key = user_key
+        self.refused = refused
         self.ways: dict[int, socket.socket] = {}
         self.channels: tuple[paramiko.Channel, ...] = ()
 
@@ -49,7 +53,7 @@ class Login(paramiko.ServerInterface):
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         ours = username == place.LOGIN and hmac.compare_digest(key.asbytes(), self.user_key)
-        return AUTH_SUCCESSFUL if ours else AUTH_FAILED
+        return AUTH_SUCCESSFUL if ours and not self.refused else AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
         return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED

@@ -65,14 +65,17 @@ def serve(folder: str, listener: socket.socket, stopping: threading.Event) -> No
     host_key = paramiko.Ed25519Key.from_private_key_file(os.path.join(folder, place.HOST_KEY))
     user_key = keys.public(Path(folder) / place.USER_KEY)
     transports: list[paramiko.Transport] = []
+    refused = False
     listener.settimeout(TICK)
     while not stopping.is_set() and not place.is_over(folder, time.time()):
         with suppress(TimeoutError):
             connection, _ = listener.accept()
             connection.settimeout(None)
-            _welcome(folder, connection, host_key, user_key, transports)
+            login = Login(folder, user_key, refused=refused)
+            refused = False
+            _welcome(connection, host_key, login, transports)
         transports[:] = [each for each in transports if each.is_active()]
-        _drop(folder, transports)
+        refused = _dropped(folder, transports) or refused
         if transports:
             _touch(folder)
     listener.close()
@@ -81,19 +84,14 @@ def serve(folder: str, listener: socket.socket, stopping: threading.Event) -> No
 
 
 def _welcome(
-    folder: str,
-    connection: socket.socket,
-    host_key: paramiko.PKey,
-    user_key: bytes,
-    transports: list[paramiko.Transport],
+    connection: socket.socket, host_key: paramiko.PKey, login: Login, transports: list[paramiko.Transport]
 ) -> None:
     # Nagle's algorithm would cost every command tens of milliseconds
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    _touch(folder)
+    _touch(login.folder)
     transport = Connection(connection)
     transport.local_version = "SSH-2.0-beamdeploy_sandbox"
     transport.add_server_key(host_key)
-    login = Login(folder, user_key)
     try:
         # the handshake goes on in the transport's own thread
         transport.start_server(event=threading.Event(), server=login)
@@ -112,16 +110,15 @@ def _channels(transport: paramiko.Transport, login: Login) -> None:
             login.opened(channel)
 
 
-def _drop(folder: str, transports: Sequence[paramiko.Transport]) -> None:
-    """The fault of a lost connection: once, all that there are."""
-    path = os.path.join(folder, place.DROP)
+def _dropped(folder: str, transports: Sequence[paramiko.Transport]) -> bool:
+    """The fault of a lost connection: whether all that there are were closed, as when a host goes down."""
+    path = os.path.join(folder, place.DROPPING)
     if not os.path.exists(path):
-        return
-    # the command that asked for it gets its answer first
-    time.sleep(0.2)
+        return False
     os.unlink(path)
     for each in transports:
         each.close()
+    return True
 
 
 def _touch(folder: str) -> None:

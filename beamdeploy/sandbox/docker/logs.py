@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,9 @@ def logs(folder: str, asked: Asked) -> int:
     """Print the log, stdout and stderr each to its own."""
     record = store.must_find(folder, asked.rest[0])
     tail = asked.last("tail", "all") or "all"
+    if asked.on("follow"):
+        with suppress(FileNotFoundError):
+            os.rename(os.path.join(folder, place.DROP), os.path.join(folder, place.DROPPING))
     show(
         folder,
         record["Id"],
