@@ -73,7 +73,8 @@ def passed(cache: Path, *files: Path) -> None:
     code, out, err = beamdeploy_test(cache, *map(str, files), "-o", "json", "--jobs", "2")
     report = json.loads(out)
     assert code == 0, err
-    assert (report["kind"], report["exit"], report["problems"]) == ("TestReport", 0, [])
+    worse = [problem for problem in report["problems"] if problem["level"] == "error"]
+    assert (report["kind"], report["exit"], worse) == ("TestReport", 0, [])
     verdicts = {
         file: [(step["check"], step["verdict"]) for step in told["checks"]] for file, told in report["hosts"].items()
     }

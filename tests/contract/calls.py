@@ -16,7 +16,8 @@ CONTAINER = (
     '{"id":{{json .Id}},"name":{{json .Name}},"image":{{json .Config.Image}},"image_id":{{json .Image}},'
     '"state":{{json .State.Status}},"exit_code":{{json .State.ExitCode}},'
     '"oom_killed":{{json .State.OOMKilled}},"error":{{json .State.Error}},'
-    '"started_at":{{json .State.StartedAt}},"restart_count":{{json .RestartCount}},'
+    '"started_at":{{json .State.StartedAt}},"finished_at":{{json .State.FinishedAt}},'
+    '"restart_count":{{json .RestartCount}},'
     '"labels":{{json .Config.Labels}},"bindings":{{json .HostConfig.PortBindings}},'
     '"ports":{{json .NetworkSettings.Ports}},"limits":{"BlkioWeight":{{json .HostConfig.BlkioWeight}},'
     '"CpuPeriod":{{json .HostConfig.CpuPeriod}},"CpuQuota":{{json .HostConfig.CpuQuota}},'
@@ -95,6 +96,8 @@ STORIES: Mapping[str, tuple[Call, ...]] = {
         call("pull {digest}"),
         call("images --no-trunc --digests --format", IMAGES),
         call("image inspect --format", IMAGE, "{image}", compare="image"),
+        # what the look asks: by each of its names, of which some may not be there
+        call("image inspect --format", PINNED, "{digest}", "nosuch:1", "{image}", "nosuch@sha256:" + "0" * 64),
         call("image inspect --format", "{{json .RepoDigests}}", "{image}"),
         call("image inspect --format", PINNED, "{image}"),
         call("image inspect {image}", compare="shape"),
