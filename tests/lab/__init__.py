@@ -211,7 +211,11 @@ def start_host(folder: Path, net: Network, number: int, identity: Path) -> LabHo
     unshare = ("unshare", "--mount", "--net", "--pid", "--uts", "--fork", "--mount-proc", "--kill-child")
     words = ("sh", str(HOST_FILES / "init.sh"), str(home), f"{address}/24", net.network)
     pid = _spawn((*unshare, *words), home / "init.log")
-    network.connect(net, number, pid)
+    try:
+        network.connect(net, number, pid)
+    except BaseException:
+        _end(pid, signal.SIGKILL)
+        raise
     key = (home / "etc" / "host_key.pub").read_text(encoding="utf-8").rsplit(" ", 1)[0]
     return LabHost(name, address, 22, home, pid, _only_child(pid), key)
 

@@ -61,6 +61,8 @@ def connect(network: Network, host: int, pid: int) -> None:
     """Lay a cable from the bridge to `eth0` in the network namespace of `pid`."""
     _wait_for_namespace(pid)
     end = f"{network.bridge}h{host}"
+    # the kernel takes the cables of a lab that has ended away when it comes to it
+    ip("link", "delete", end)
     must_ip("link", "add", end, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
     must_ip("link", "set", end, "master", network.bridge, "up")
 
