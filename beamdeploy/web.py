@@ -67,6 +67,8 @@ def _once(url: str, headers: Mapping[str, str], authorization: str | None, form:
             return _reply(url, error.code, error.headers, error)
     except urllib.error.URLError as error:
         return Reply(url, None, reason=_why(url, error.reason))
+    except UnicodeError:  # a part of it is empty or has more than 63 letters
+        return Reply(url, None, reason=f"{urlsplit(url).hostname!r} is no host name")
     except (OSError, http.client.HTTPException) as error:
         return Reply(url, None, reason=_why(url, error))
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import getpass
 import os
+import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -13,12 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beamdeploy.errors import HostError
+from beamdeploy.errors import UNREACHABLE, HostError
 from beamdeploy.inventory import Host
+from beamdeploy.remote.connect import connect
+from beamdeploy.remote.gates import Gates
 from beamdeploy.remote.known_hosts import KnownKey, algorithms, append, fingerprint, parse
 from beamdeploy.remote.lines import Lines
+from beamdeploy.remote.local import LocalSession
 from beamdeploy.remote.ssh_config import config_lines, parse_hop, read_without_client, resolve
 from beamdeploy.remote.words import LONGEST, after_mark, command_line, framed, script_words
+from beamdeploy.web import ask
 
 DATA = Path(__file__).parent / "data" / "ssh_config"
 SHELLS = (
@@ -199,6 +205,30 @@ def test_the_inventory_wins_over_the_configuration() -> None:
 def test_without_any_configuration_the_name_is_the_address() -> None:
     target = resolve(Host(name="gpu-x"), ())
     assert (target.user, target.hostname, target.port, target.proxy_jump) == (getpass.getuser(), "gpu-x", 22, ())
+
+
+NO_NAMES = ("a..b", ".a", f"{'a' * 64}.example")
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+@pytest.mark.parametrize("bastion", [False, True])
+def test_a_name_that_can_be_none_is_an_unreachable_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, bastion: bool
+) -> None:
+    (tmp_path / "config").write_text("")
+    monkeypatch.setenv("BEAMDEPLOY_SSH_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # ssh refuses some of them itself, in its own words
+    host = Host(name="gpu-a", address="192.0.2.1", proxy_jump=name) if bastion else Host(name=name)
+    with pytest.raises(HostError, match=f"the name '{re.escape(name)}' is no host name") as refused:
+        connect(host, accept_new=False, timeout=1, gates=Gates())
+    assert refused.value.exit == UNREACHABLE
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_no_channel_and_no_question_on_the_web_fails_for_such_a_name(name: str) -> None:
+    with pytest.raises(socket.gaierror, match="is no host name"):
+        LocalSession(Host(name="localhost")).channel(80, name)
+    assert ask(f"http://{name}/").reason == f"{name!r} is no host name"
 
 
 def test_a_bastion_needs_no_bastion() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from beamdeploy.errors import UNREACHABLE, HostError, Problem
 from beamdeploy.inventory import Host
+from beamdeploy.remote.dialling import NoHostName, connected
 from beamdeploy.remote.gates import Gates
 from beamdeploy.remote.keys import KeyAuth
 from beamdeploy.remote.known_hosts import HostKeyCheck, algorithms, known_keys
@@ -205,7 +206,7 @@ def dial(target: Target, timeout: int) -> socket.socket:
     """A connected socket to a target, or to its ProxyCommand. OSError."""
     if target.proxy_command is not None:
         return _through_command(target.proxy_command)
-    sock = socket.create_connection((target.hostname, target.port), timeout)
+    sock = connected(target.hostname, target.port, timeout)
     # Nagle's algorithm costs a command 45 ms, measured with Paramiko on loopback
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # paramiko's keepalive asks and never looks whether an answer came: let the kernel see that the peer vanished
@@ -279,6 +280,11 @@ def _reason(error: Exception, target: Target, timeout: int) -> tuple[str, str]:
     from paramiko import ChannelException
 
     place = f"port {target.port} of {target.hostname}"
+    if isinstance(error, NoHostName):
+        return (
+            f"the name {target.hostname!r} is no host name",
+            "correct `address` in the inventory, or HostName in the ssh configuration",
+        )
     if isinstance(error, socket.gaierror):
         remedy = "set `address` in the inventory, or HostName for this alias in the ssh configuration"
         return f"the name {target.hostname!r} does not resolve (after the ssh configuration)", remedy

@@ -17,6 +17,7 @@ from typing import IO
 from beamdeploy.errors import FAILED, HostError, Problem
 from beamdeploy.inventory import Host
 from beamdeploy.remote import Held, Result
+from beamdeploy.remote.dialling import connected
 from beamdeploy.remote.lines import Lines
 from beamdeploy.remote.pump import join_sockets
 from beamdeploy.remote.words import KILL_AFTER, script_words, timed
@@ -83,7 +84,7 @@ class LocalSession:
 
     def channel(self, port: int, address: str = "127.0.0.1", *, timeout: float = 10.0) -> socket.socket:
         """See `Session.channel`."""
-        return socket.create_connection((address, port), timeout)
+        return connected(address, port, timeout)
 
     @contextmanager
     def listen(self, connect: Callable[[], socket.socket]) -> Iterator[int]:
