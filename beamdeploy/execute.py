@@ -170,9 +170,10 @@ def _gone(error: HostError) -> HostError:
 def unmoved(shown: Plan, again: Plan) -> Plan:
     """What is left of the shown plan. HostError (BLOCKED): the host is no longer as it was.
 
-    What happens by itself is no such change: a server that was loading is ready, or an image has arrived.
+    What happens by itself is no such change: a server that was loading is ready or has ended, or an image has arrived.
     """
-    if again.outcome != "blocked" and again.changes == shown.changes and _is_left_of(_deeds(shown), _deeds(again)):
+    now = _deeds(again)[1:] if _has_ended(shown, again) else _deeds(again)
+    if again.outcome != "blocked" and again.changes == shown.changes and _is_left_of(_deeds(shown), now):
         return again
     moved = recap.moved(shown, again)
     what = (
@@ -187,6 +188,16 @@ def unmoved(shown: Plan, again: Plan) -> Plan:
 
 def _deeds(plan: Plan) -> tuple[tuple[object, ...], ...]:
     return tuple((step.kind, step.words, step.container) for step in plan.steps)
+
+
+def _has_ended(shown: Plan, again: Plan) -> bool:
+    """Whether the server that was to be waited for has ended, so that it is started first."""
+    waited, started = next(iter(shown.steps), None), next(iter(again.steps), None)
+    return (
+        waited is not None
+        and started is not None
+        and (waited.kind, started.kind, waited.container) == ("settle", "start", started.container)
+    )
 
 
 def _is_left_of(shown: tuple[tuple[object, ...], ...], now: tuple[tuple[object, ...], ...]) -> bool:

@@ -16,7 +16,7 @@ from beamdeploy.inventory import Host
 from beamdeploy.label import DIGEST
 from beamdeploy.lasting import lasting
 from beamdeploy.plan import Step
-from beamdeploy.ready import AS_USUAL, Proof, Say, Waiting, settle
+from beamdeploy.ready import AS_USUAL, Proof, Say, Waiting, settle, still_runs
 from beamdeploy.remote import Result, Session
 from beamdeploy.render import Spec
 from beamdeploy.smoke import Outcome
@@ -150,6 +150,8 @@ def _settle(session: Session, spec: Spec, step: Step, done: Acted, say: Say) -> 
         raise HostError(Problem(what, "Another run may have removed it: apply again.", f"{spec.host.name}: settle"))
     proof = settle(session, spec, container, say, done.manner.waiting)
     checks = lasting(session, lambda: prove(session, spec.recipe, say), done.manner.waiting.regain)
+    # it may have answered and died, or another in its place: from here on nothing brings the old one back
+    lasting(session, lambda: still_runs(session, spec, container), done.manner.waiting.regain)
     return replace(done, container=container, proof=proof, checks=checks)
 
 

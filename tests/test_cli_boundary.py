@@ -271,3 +271,25 @@ def test_lost_streams_end_without_a_traceback(words: str, redirection: str, code
     )  # fmt: skip
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     assert ("the output cannot be written" in done.stderr) is bool(code)
+
+
+@pytest.mark.parametrize(
+    "words", ["destroy ''", "prune ''", "status -i ''", "status -l ''", "plan r.yaml --model-dir ''"]
+)
+def test_an_empty_word_is_refused_and_never_means_all(words: str) -> None:
+    inventory = "" if "-i" in words else "-i root@192.0.2.1,"
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m beamdeploy {words} {inventory}"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, "empty" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_a_run_goes_on_where_nobody_can_be_told(redirection: str) -> None:
+    recipe = Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m beamdeploy validate {recipe} {redirection}"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0

@@ -30,6 +30,16 @@ class Seconds(click.FloatRange):
         return given
 
 
+class Word(click.types.StringParamType):
+    """A word that is not empty: "$HOSTS" of a variable that is not set would mean all hosts, or others."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word; click's usage error for an empty one."""
+        if value == "":
+            self.fail("it is empty; is a variable not set?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def recipe(command: F) -> F:
     """`recipe: str`, a recipe's file"""
     return click.argument("recipe", shell_complete=complete.recipe_files)(command)
@@ -40,6 +50,7 @@ def inventory(command: F) -> F:
     return click.option(
         "-i",
         "--inventory",
+        type=Word(),
         envvar="BEAMDEPLOY_INVENTORY",
         shell_complete=complete.inventories,
         metavar="WHERE",
@@ -53,6 +64,7 @@ def limit(command: F) -> F:
     return click.option(
         "-l",
         "--limit",
+        type=Word(),
         metavar="PATTERN",
         shell_complete=complete.hosts,
         help="Only these hosts and groups, as in Ansible; @failed: those that the last run left over.",
@@ -116,7 +128,9 @@ def accept_new(command: F) -> F:
 
 def model_dir(command: F) -> F:
     """`model_dir: str | None`"""
-    return click.option("--model-dir", metavar="DIR", help="The folder on the host that holds the weights.")(command)
+    return click.option(
+        "--model-dir", type=Word(), metavar="DIR", help="The folder on the host that holds the weights."
+    )(command)
 
 
 def gpus(command: F) -> F:

@@ -103,7 +103,10 @@ def load_recipe_file(recipe: str) -> Recipe:
 
 
 def deployment_name(target: str | None) -> str | None:
-    """The deployment that a recipe file or a bare name names."""
+    """The deployment that a recipe file or a bare name names. InputError: the name is empty."""
+    if target == "":
+        remedy = "Name a deployment or a recipe's file; leave the word out where all are meant. Is a variable not set?"
+        raise InputError([Problem("the name of a deployment is empty", remedy, where="command line")])
     if target is None or not is_recipe(target):
         return target
     return load_recipe_file(target).name

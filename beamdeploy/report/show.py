@@ -97,10 +97,17 @@ def show_lines(lines: Iterable[Line], stream: TextIO | None = None) -> None:
 
 
 def write(text: str, stream: TextIO) -> None:
-    """Write text as it is; what the stream's encoding lacks becomes "?"."""
+    """Write text as it is; what the stream's encoding lacks becomes "?". OSError: a result cannot be written.
+
+    What goes on is told on stderr, and a run goes on where nobody can be told: it may be in the middle of a change.
+    """
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "replace").decode(encoding))
-    stream.flush()
+    try:
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+    except OSError:
+        if stream is not sys.stderr:
+            raise
 
 
 def coloured(stream: TextIO) -> bool:

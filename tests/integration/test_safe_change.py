@@ -205,6 +205,39 @@ def test_a_connection_that_is_lost_during_the_pull_is_taken_up_again(job: Job, c
     assert job.run("apply").host(clean_host.name)["outcome"] == "unchanged"
 
 
+def test_a_change_whose_words_nobody_reads_any_more_is_completed(job: Job, clean_host: LabHost) -> None:
+    assert job.run("apply").exit == 0
+    job.write({"engine.max_num_seqs": 4})
+    run = started(job, "apply")
+    wait_for_phase(run, "stop")
+    assert run.stderr is not None and run.stdout is not None
+    run.stderr.close()
+    run.stdout.close()
+    assert run.wait(60) == 141
+    assert job.run("apply").host(clean_host.name)["outcome"] == "unchanged"
+
+
+def test_a_server_that_ends_while_it_is_waited_for_is_started_again(job: Job, clean_host: LabHost) -> None:
+    assert job.run("apply").exit == 0
+    job.write({"engine.max_num_seqs": 4, "container.env": {"STANDIN_LOAD_SECONDS": "4"}})
+    first = started(job, "apply")
+    wait_for_phase(first, "settle")
+    first.kill()
+    first.communicate()
+    hold = "exec 9</run/lock/beamdeploy-beam.lock; flock 9; while [ ! -e /root/moved ]; do sleep 0.1; done"
+    other = threading.Thread(target=clean_host.run, args=("sh", "-c", hold))
+    other.start()
+    run = started(job, "apply", "--lock-wait", "60")
+    wait_for_phase(run, "lock: waiting for")
+    clean_host.docker("kill", "beam")
+    clean_host.run("touch", "/root/moved")
+    out, err = run.communicate(timeout=60)
+    other.join()
+    assert run.returncode == 0, out + err
+    assert "start: the container is exited" in err
+    assert job.run("apply").host(clean_host.name)["outcome"] == "unchanged"
+
+
 @pytest.mark.parametrize(
     ("deed", "moved"),
     [
