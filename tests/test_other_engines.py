@@ -185,6 +185,17 @@ def test_rules_that_raise_are_said_with_their_file(engines: Path) -> None:
     assert "rules.py: RuntimeError: no" in told.stderr
 
 
+def test_what_is_no_folder_holds_no_engines(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    os.mkfifo(tmp_path / "pipe")
+    for place in ("/dev/zero", str(tmp_path / "pipe"), str(tmp_path / "file"), str(tmp_path / "none")):
+        told = beamdeploy("render", "-", text=json.dumps(LLAMA), env={**os.environ, "BEAMDEPLOY_ENGINES": place})
+        assert (told.returncode, f"{place} is no folder" in told.stderr) == (2, True), told.stderr
+        assert run("--engines", place, "render", "-", recipe=LLAMA).returncode == 2
+    told = run("--engines", "", "render", "-", recipe=LLAMA)
+    assert (told.returncode, "'' does not exist" in told.stderr) == (2, True), told.stderr
+
+
 def test_an_engine_of_ours_is_not_replaced(engines: Path) -> None:
     (engines / "tinyserve").rename(engines / "vllm")
     recipe = merged(LLAMA, TINY, {"engine": {"name": "vllm"}})

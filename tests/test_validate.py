@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -162,6 +163,15 @@ def test_a_folder_is_walked_without_hidden_files_links_to_folders_and_pipes(tmp_
     (tmp_path / "loop").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "pipe.yaml")
     assert check_all([str(tmp_path)]).details == {"files": [str(tmp_path / "sub" / "r.yml")], "skipped": 0}
+
+
+def test_a_link_that_leads_in_a_circle_is_told_beside_the_others(tmp_path: Path) -> None:
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    (tmp_path / "r.yaml").write_text("apiVersion: beamdeploy/v1\n", encoding="utf-8")
+    report = check_all([str(tmp_path)])
+    files = [str(tmp_path / "loop.yaml"), str(tmp_path / "r.yaml")]
+    assert (report.exit, report.details) == (2, {"files": files, "skipped": 0})
+    assert report.problems[0].what == f"cannot be read: {os.strerror(errno.ELOOP)}"
 
 
 def test_strict_makes_warnings_errors(tmp_path: Path) -> None:

@@ -83,5 +83,13 @@ def _walk(folder: str) -> Iterator[str]:
     for entry in found:
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path)
-        elif entry.name.endswith((".yaml", ".yml")) and entry.is_file():
+        elif entry.name.endswith((".yaml", ".yml")) and _may_be_file(entry):
             yield entry.path
+
+
+def _may_be_file(entry: os.DirEntry[str]) -> bool:
+    """In doubt, as for links that lead in a circle, it is one: who reads it says what is wrong."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return True

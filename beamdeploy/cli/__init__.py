@@ -97,7 +97,7 @@ def _unknown(word: str) -> str:
 @click.option(
     "--engines",
     multiple=True,
-    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    type=click.Path(exists=True, file_okay=False),  # resolved, "" would be the working directory
     metavar="DIR",
     help="A folder with engines of your own, one folder each; may be given several times.",
 )
@@ -106,7 +106,7 @@ def main(engines: tuple[str, ...], trust_engines: bool) -> None:
     """Deploy large language model servers to GPU hosts over SSH, as one YAML file says."""
     # by the environment: what beamdeploy starts itself (the sandbox's programs) must know them, too
     if engines:
-        os.environ["BEAMDEPLOY_ENGINES"] = os.pathsep.join(engines)
+        os.environ["BEAMDEPLOY_ENGINES"] = os.pathsep.join(map(os.path.realpath, engines))
     if trust_engines:
         os.environ["BEAMDEPLOY_TRUST_ENGINES"] = "1"
 

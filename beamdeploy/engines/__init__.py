@@ -57,8 +57,14 @@ def folder() -> Traversable:
 
 
 def foreign() -> tuple[Path, ...]:
-    """The folders of other engines, one folder an engine in each."""
-    return tuple(Path(word) for word in os.environ.get(FOREIGN, "").split(os.pathsep) if word)
+    """The folders of other engines, one folder an engine in each. InputError: one of them is no folder."""
+    named = tuple(word for word in os.environ.get(FOREIGN, "").split(os.pathsep) if word)
+    wrong = [word for word in named if not (os.path.isdir(word) and os.access(word, os.R_OK | os.X_OK))]
+    if wrong:
+        remedy = "Name a folder that holds the engines' folders: see docs/adding-an-engine.md."
+        where = f"--engines, ${FOREIGN}"
+        raise InputError([Problem(f"{word} is no folder that can be read", remedy, where) for word in wrong])
+    return tuple(map(Path, named))
 
 
 def place(name: str) -> Traversable:
