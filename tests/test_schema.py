@@ -357,6 +357,18 @@ def test_no_values_crash_the_check_or_the_defaults(tree: dict[str, Any]) -> None
         defaults(tree, name)
 
 
+@pytest.mark.parametrize("start", ["sha256:", ""])
+def test_an_images_id_in_the_place_of_its_reference_is_refused_with_the_key_that_takes_it(start: str) -> None:
+    problems = check(document_of(f"image:\n  reference: {start}{'a1' * 32}\n"), "recipe")
+    assert [(each.rule, each.what, each.remedy) for each in problems if each.line == 2] == [
+        (
+            "BD035",
+            "image.reference: this is an image's id, which no registry knows",
+            "write image.id: sha256:…",
+        )
+    ]
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

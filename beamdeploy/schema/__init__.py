@@ -1,7 +1,7 @@
 """Values against a packaged JSON Schema (2020-12): every fault in words, at the line where it is written.
 
-Three annotations give a schema its own words: `x-pattern-says` beside `pattern` ("a container name: letters, digits,
-_ . -"), `x-names-say` beside `patternProperties` or `propertyNames`, and `x-not-says` beside `not`.
+Four annotations give a schema its own words: `x-pattern-says` beside `pattern` ("a container name: letters, digits,
+_ . -"), `x-names-say` beside `patternProperties` or `propertyNames`, `x-not-says` and `x-not-remedy` beside `not`.
 
 Rules: BD030 unknown key · BD031 empty (null) · BD032 key missing · BD033 wrong kind of value · BD034 not a choice ·
 BD035 text of the wrong form · BD036 too small or too large · BD037 too few, too many, too short or too long ·

@@ -153,7 +153,9 @@ def not_faults(error: Error, path: Place, _: Around) -> Iterable[Fault]:
     if says is None and banned:
         says = f"{listed(banned)} cannot be given together" if len(banned) > 1 else f"{banned[0]} cannot be given here"
     what = f"{dotted(path)}: {says or 'this combination is not allowed'}"
-    return (Fault(path, "BD041", what, "remove one of them" if banned else "change one of the values"),)
+    remedy = error.schema.get("x-not-remedy") if isinstance(error.schema, Mapping) else None
+    rule = "BD035" if isinstance(error.instance, str) else "BD041"
+    return (Fault(path, rule, what, remedy or ("remove one of them" if banned else "change one of the values")),)
 
 
 def barred_faults(_: Error, path: Place, __: Around) -> Iterable[Fault]:
