@@ -254,6 +254,34 @@ def test_a_wrong_configuration_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
         config_lines(Host(name="gpu-a"))
 
 
+@pytest.mark.parametrize("place", ["/dev/zero", "pipe", "names-a-pipe", "dev-in-a-chain"])
+def test_what_is_no_file_is_read_nowhere_in_a_configuration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "names-a-pipe").write_text(f"Host *\n  Include {tmp_path}/none {tmp_path}/pip*\n")
+    (tmp_path / "dev-in-a-chain").write_text(f'include="{tmp_path}/next"\n')
+    (tmp_path / "next").write_text("Include /dev/zero\n")
+    monkeypatch.setenv("BEAMDEPLOY_SSH_CONFIG", str(tmp_path / place))
+    with pytest.raises(HostError, match=r"(/dev/zero|/pipe): it is no regular file") as refused:
+        config_lines(Host(name="gpu-a"))
+    assert refused.value.exit == UNREACHABLE
+
+
+def test_the_users_own_configuration_is_no_pipe_either(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    os.mkfifo(tmp_path / ".ssh" / "config")
+    monkeypatch.delenv("BEAMDEPLOY_SSH_CONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(HostError, match="config: it is no regular file"):
+        config_lines(Host(name="gpu-a"))
+
+
+def test_the_null_device_is_no_configuration_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEAMDEPLOY_SSH_CONFIG", os.devnull)
+    assert resolve(Host(name="gpu-a"), config_lines(Host(name="gpu-a"))).hostname == "gpu-a"
+
+
 @pytest.mark.parametrize(
     ("hop", "parsed"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -12,8 +13,12 @@ from pathlib import Path
 
 from beamdeploy.errors import UNREACHABLE, HostError, Problem
 from beamdeploy.inventory import Host
+from beamdeploy.regular import text_of
+from beamdeploy.remote.ssh_files import must_be_files
 
 SYSTEM_CONFIG = "/etc/ssh/ssh_config"
+_PATIENCE = 30
+"""Seconds for the client to read its configuration."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +129,15 @@ def _expanded(command: str, tokens: dict[str, str]) -> str:
 def config_lines(host: Host) -> list[str]:
     """What the ssh configuration says of this host: from `ssh -G` where there is an OpenSSH client.
 
-    HostError: the configuration is wrong, or it needs the client and there is none.
+    HostError: the configuration is wrong or no file, or it needs the client and there is none.
     """
     stated = os.environ.get("BEAMDEPLOY_SSH_CONFIG")
     files = [Path(stated)] if stated else [Path("~/.ssh/config").expanduser(), Path(SYSTEM_CONFIG)]
+    for file in files:
+        try:
+            must_be_files(file)
+        except OSError as error:
+            raise _wrong_config(host, f"{error.filename}: {error.strerror}") from error
     if not any(file.is_file() for file in files) and not stated:
         return []
     if shutil.which("ssh"):
@@ -139,9 +149,13 @@ def _ask_client(host: Host, file: str | None) -> list[str]:
     words = ["ssh", "-G", *(("-F", file) if file else ())]
     words += [*(("-l", host.user) if host.user else ()), *(("-p", str(host.port)) if host.port else ())]
     alias = host.address or host.name
-    asked = subprocess.run(
-        [*words, "--", alias], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
-    )
+    words += ["--", alias]
+    try:
+        asked = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired as error:  # of a command in `Match exec`, for one
+        raise _wrong_config(host, f"{shlex.join(words)} did not end within {_PATIENCE} s") from error
     if asked.returncode != 0:
         raise _wrong_config(host, asked.stderr.strip() or f"ssh -G {alias} failed")
     return asked.stdout.splitlines()
@@ -156,7 +170,7 @@ def read_without_client(file: Path, host: Host) -> list[str]:
     """The same lines read by paramiko, which knows no Include. HostError names the line that holds one."""
     if not file.is_file():
         return []
-    text = file.read_text()
+    text = text_of(file, errors="surrogateescape")
     for number, line in enumerate(text.splitlines(), 1):
         keyword = line.strip().replace("=", " ").split(" ")[0].lower()
         if keyword == "include" and str(file) != SYSTEM_CONFIG:
