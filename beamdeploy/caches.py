@@ -8,17 +8,24 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def folder(environ: Mapping[str, str]) -> Path:
-    """The user's cache folder of beamdeploy, as the XDG base directories say; it need not be there."""
+def folder(environ: Mapping[str, str]) -> Path | None:
+    """The user's cache folder of beamdeploy, as the XDG base directories say; it need not be there. None: it has none.
+
+    Relative ones are ignored: each would be another folder in each working directory, of whoever made that.
+    """
     cache = environ.get("XDG_CACHE_HOME", "")
-    # a relative one is to be ignored: it would be another folder in each working directory, of whoever made that
-    home = cache if os.path.isabs(cache) else os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "beamdeploy"
+    if os.path.isabs(cache):
+        return Path(cache) / "beamdeploy"
+    # of an empty HOME `expanduser` makes the root folder
+    home = environ["HOME"] if "HOME" in environ else os.path.expanduser("~")
+    return Path(home) / ".cache" / "beamdeploy" if os.path.isabs(home) else None
 
 
 def made(environ: Mapping[str, str], name: str) -> Path | None:
     """A folder below it, made if it was not there; None: nothing can be kept there, or not safely."""
     above = folder(environ)
+    if above is None:
+        return None
     wanted = above / name
     try:
         for each in (above, wanted):

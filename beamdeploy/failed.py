@@ -22,7 +22,7 @@ def note(inventory: str | None, report: Report, environ: Mapping[str, str]) -> N
     """Keep the hosts that failed or were not attempted; none is noted, too. A cache that cannot be written is none."""
     left = [host.name for host in report.hosts if host.exit != DONE or host.outcome == "not attempted"]
     file = _file(inventory, environ)
-    if caches.made(environ, _FOLDER) is None:
+    if file is None or caches.made(environ, _FOLDER) is None:
         return
     with suppress(OSError):
         fresh = file.with_suffix(f".{os.getpid()}")
@@ -39,8 +39,9 @@ def limited(inventory: str | None, limit: str | None, environ: Mapping[str, str]
 
 
 def _noted(inventory: str | None, environ: Mapping[str, str]) -> Iterable[str]:
+    file = _file(inventory, environ)
     try:
-        names = tuple(map(str, json.loads(text_of(_file(inventory, environ)))))
+        names = tuple(map(str, json.loads(text_of(file)))) if file is not None else ()
     except (OSError, ValueError):
         names = ()
     if not names:
@@ -49,6 +50,9 @@ def _noted(inventory: str | None, environ: Mapping[str, str]) -> Iterable[str]:
     return names
 
 
-def _file(inventory: str | None, environ: Mapping[str, str]) -> Path:
+def _file(inventory: str | None, environ: Mapping[str, str]) -> Path | None:
+    cache = caches.folder(environ)
+    if cache is None:
+        return None
     where = os.path.abspath(inventory) if inventory and os.path.exists(inventory) else inventory or ""
-    return caches.folder(environ) / _FOLDER / hashlib.sha256(where.encode()).hexdigest()[:32]
+    return cache / _FOLDER / hashlib.sha256(where.encode()).hexdigest()[:32]

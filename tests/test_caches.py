@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from beamdeploy import caches
+from tests.forked import beamdeploy
 
 
 @pytest.fixture
@@ -24,8 +25,19 @@ def test_a_folder_is_made_for_this_user_alone_and_found_again(cache: dict[str, s
 
 def test_a_relative_cache_is_ignored() -> None:
     home = caches.folder({})
-    assert home.is_absolute()
+    assert home is not None and home.is_absolute()
     assert caches.folder({"XDG_CACHE_HOME": "cache"}) == caches.folder({"XDG_CACHE_HOME": ""}) == home
+
+
+@pytest.mark.parametrize("home", ["", "home", "./"])
+def test_without_a_home_nothing_is_kept(tmp_path: Path, home: str) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"} | {"HOME": home}
+    assert (caches.folder(environ), caches.made(environ, "kept")) == (None, None)
+    recipe = Path(__file__).parents[1] / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml"
+    told = [beamdeploy(*words, env=environ, cwd=tmp_path).returncode for words in (
+        ("render", str(recipe)), ("plan", str(recipe), "-i", "a,", "-l", "@failed"), ("sandbox", "status"),
+    )]  # fmt: skip
+    assert (told, list(tmp_path.iterdir())) == ([0, 2, 2], [])
 
 
 @pytest.mark.parametrize("which", ["beamdeploy", "beamdeploy/kept"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -408,6 +409,15 @@ def test_a_damaged_or_long_list_of_what_is_good_does_no_harm(cache: Path, damage
         assert (check(document_of(GOOD), "inventory"), check(document_of(NEARLY), "inventory") != ()) == ((), True)
     assert known.is_good(name)
     assert cache.stat().st_size < 300
+
+
+def test_a_list_that_has_grown_too_long_is_begun_anew_also_by_what_it_holds(cache: Path) -> None:
+    check(document_of(GOOD), "inventory")
+    (name,) = cache.read_text().split()
+    os.truncate(cache, 1 << 40)  # with the name at its start, and more than memory holds
+    assert not known.is_good(name)
+    assert check(document_of(GOOD), "inventory") == ()
+    assert cache.read_text().split() == [name]
 
 
 def test_no_list_of_others_is_believed(cache: Path) -> None:

@@ -45,8 +45,12 @@ class Running:
 
 
 def home(environ: Mapping[str, str]) -> Path:
-    """The folder of all sandboxes of this user."""
-    return caches.folder(environ) / "sandbox"
+    """The folder of all sandboxes of this user. InputError: there is no cache folder."""
+    cache = caches.folder(environ)
+    if cache is None:
+        remedy = "Set HOME or XDG_CACHE_HOME to a whole path."
+        raise InputError([Problem("there is no cache folder for a sandbox: HOME is empty or relative", remedy)])
+    return cache / "sandbox"
 
 
 def folder_of(name: str | None, environ: Mapping[str, str]) -> Path:

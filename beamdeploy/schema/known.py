@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from beamdeploy import __version__, caches
+from beamdeploy.regular import bytes_of
 from beamdeploy.schema.packaged import load_schema
 
 _LONGEST = 200_000
@@ -22,14 +23,15 @@ def name_of(data: object, schema_name: str) -> str:
 
 
 def is_good(name: str) -> bool:
-    """Whether it is noted as good; not where there is no list that is ours alone."""
+    """Whether it is noted as good; not where there is no list that is ours alone, or it is to begin anew."""
     file = _file()
     if file is None:
         return False
     try:
-        return name.encode() in file.read_bytes().split(b"\n")
+        read = bytes_of(file, _LONGEST + 1)
     except OSError:
         return False
+    return len(read) <= _LONGEST and name.encode() in read.split(b"\n")
 
 
 def note(name: str) -> None:
