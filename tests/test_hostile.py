@@ -76,11 +76,14 @@ def ours(path: str) -> bool:
     )
 
 
+def kept() -> tuple[str, ...]:
+    """The folders of what a check keeps, made if need be: the package's templates compiled, and what was found good."""
+    return tuple(str(caches.made(os.environ, name)) for name in (f"templates-{__version__}", "good"))
+
+
 def strayed(file: Path) -> list[tuple[str, str]]:
     allowed = {str(file), str(file.with_suffix(".lock.yaml"))}
-    # what a check keeps: the templates of the package, compiled, and which data was found good
-    kept = tuple(str(caches.made(os.environ, name)) for name in (f"templates-{__version__}", "good"))
-    told = [(event, path) for event, path in seen if not path.startswith(kept)]
+    told = [(event, path) for event, path in seen if not path.startswith(kept())]
     return [(event, path) for event, path in told if event != "open" or not (path in allowed or ours(path))]
 
 
@@ -97,6 +100,7 @@ def tried(text: bytes) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "recipe.yaml")
         file.write_bytes(text)
+        kept()
         begin = time.process_time()
         with watched():
             report = check_all([str(file)])
