@@ -73,8 +73,10 @@ def _by_option(words: tuple[str, ...]) -> list[str]:
 
 
 def _diff_lines(diff: object) -> Iterator[PlanLine]:
-    for line in diff if isinstance(diff, list) else ():
-        yield PlanLine(line[0] if line[0] in "+-" else " ", line)
+    # without the two lines of names and those of places: the marks say which is which
+    for line in diff[2:] if isinstance(diff, list) else ():
+        if not line.startswith("@@"):
+            yield PlanLine(line[0], line[1:])
 
 
 def drifted(spec: Spec, plan: Plan, ignored: tuple[Change, ...] = ()) -> HostReport:

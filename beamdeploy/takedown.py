@@ -61,7 +61,7 @@ def destroy(
         if wanted is None:
             return _report(looked, _nothing(looked))
         plans = {host: _whole(_plan(found, wanted), found, wanted, by_name) for host, found in looked.items()}
-        reports = {host: _planned(host, plan) for host, plan in plans.items()}
+        reports = {host: _planned(host, wanted, plan) for host, plan in plans.items()}
         if any(report.outcome == "blocked" for report in reports.values()):
             return _report(looked, reports)
         if _changing(plans) and not confirm(wanted, tuple(reports.values())):
@@ -142,7 +142,7 @@ def _take_down(
     ended: dict[str, tuple[Problem, ...] | HostError] = {}
     for first, result in results.items():
         ended |= dict.fromkeys(sets[first], result) if isinstance(result, HostError) else result
-    return {host: _done(host, ended[host], todo[host][1]) for host in todo}
+    return {host: _done(host, name, ended[host], todo[host][1]) for host in todo}
 
 
 def _sets(todo: Mapping[str, tuple[Looked, Plan]], name: str) -> Iterable[tuple[str, ...]]:
@@ -235,7 +235,7 @@ def _gpus(facts: Facts, name: str) -> tuple[int, ...]:
     return tuple(deployed.settings.get("inventory.gpus", ())) if deployed else ()
 
 
-def _planned(host: str, plan: Plan | HostError) -> HostReport:
+def _planned(host: str, name: str, plan: Plan | HostError) -> HostReport:
     if isinstance(plan, HostError):
         return failed(host, plan)
     details = {"plan": plan_data(plan)}
@@ -243,14 +243,19 @@ def _planned(host: str, plan: Plan | HostError) -> HostReport:
         return HostReport(
             host, "blocked", errors.BLOCKED, "nothing was changed", details, plan.problems, plan_lines(plan)
         )
-    return HostReport(host, plan.outcome, errors.DONE, "nothing to do", details, plan=plan_lines(plan))
+    said = "nothing to do" if plan.steps else _absent(name)
+    return HostReport(host, plan.outcome, errors.DONE, said, details, plan=plan_lines(plan))
 
 
-def _done(host: str, result: tuple[Problem, ...] | HostError, plan: Plan) -> HostReport:
+def _absent(name: str) -> str:
+    return f"there is no deployment named {name}: nothing to do"
+
+
+def _done(host: str, name: str, result: tuple[Problem, ...] | HostError, plan: Plan) -> HostReport:
     if isinstance(result, HostError):
         return failed(host, result, plan)
     if not plan.steps:
-        return HostReport(host, "unchanged", errors.DONE, "nothing to do", {"plan": plan_data(plan)})
+        return HostReport(host, "unchanged", errors.DONE, _absent(name), {"plan": plan_data(plan)})
     summary = "stopped, removed, and looked for: it is gone, its GPUs are free"
     return HostReport(host, "changed", errors.DONE, summary, {"plan": plan_data(plan)}, result)
 

@@ -152,6 +152,13 @@ def test_compose_takes_the_folder_from_its_environment_and_refuses_to_go_without
     assert (config().returncode == 0, "the folder of the weights" in config().stderr) == (False, True)
 
 
+def test_a_file_for_one_host_is_not_made_for_two() -> None:
+    recipe = str(ROOT / "recipes" / "beam-nvfp4-tokenspeed-4xb300.yaml")
+    done = beamdeploy("render", recipe, "-i", "a,b,", "--model-dir", "/srv/m", "-o", "compose")
+    assert (done.exit, done.out, "Name one of them with -l" in done.err) == (2, "", True)
+    assert beamdeploy("render", recipe, "-i", "a,b,", "--model-dir", "/srv/m", "-o", "compose", "-l", "b").exit == 0
+
+
 def test_what_a_tool_would_expand_in_a_folders_name_stays_as_it_is() -> None:
     at = BEAM.index("--mount")
     words = (*BEAM[:at], "--mount", "type=bind,src=/srv/$A%h,dst=/weights,readonly", *BEAM[at + 2 :])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from beamdeploy.cli import complete, options
+from beamdeploy.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from beamdeploy.chat import Messages
@@ -55,7 +56,11 @@ def _questions(messages: tuple[str, ...]) -> Iterator[str]:
     if messages:
         yield from messages
     elif not sys.stdin.isatty():
-        yield sys.stdin.read()
+        said = sys.stdin.read()
+        if not said.strip():
+            what = "there is no message: standard input is empty"
+            raise InputError([Problem(what, "Say it with -m, or on standard input.", where="command line")])
+        yield said
     else:
         yield from _typed()
 

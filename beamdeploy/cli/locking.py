@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamdeploy.errors import InputError, Problem
+from beamdeploy.errors import DONE, InputError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,15 +79,15 @@ def show_lock(
     from beamdeploy.report.text import diff_lines
 
     file = lock_file(recipe.file)
-    details = {"file": file, "changed": new != old, **(_details(new) if new else {})}
+    if new is None:
+        problems = (*problems, Problem(f"{file}: there is none", "beamdeploy lock writes it.", where="lock"))
+    details = {"file": file, "changed": new != old or exit != DONE, **(_details(new) if new else {})}
     done = f"{file}: {_said(old, new, exit)}" if new else f"{file}: there is none"
     asked = (HostReport(host, "stale" if exit else "locked", exit, done, details),) if host else ()
     if output == "text" and new is not None:
         before, after = (text_of(each).splitlines() if each else [] for each in (old, new))
         show_lines(diff_lines(before, after, (f"{file} (before)", file)))
         show_lines([((f"{file}: {_said(old, new, exit)}", ""),)])
-    elif output == "text":
-        show_lines([((f"{file}: there is none", ""),)])
     return show(Report("Lock", exit, asked, problems, details), output)
 
 

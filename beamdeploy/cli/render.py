@@ -37,6 +37,7 @@ def render(
     """
     from beamdeploy.cli.targets import load_hosts, load_wanted
     from beamdeploy.deploy import specs_of
+    from beamdeploy.errors import InputError, Problem
     from beamdeploy.exporting import shown
     from beamdeploy.label import without_labels
     from beamdeploy.outcome import HostReport, Report
@@ -52,9 +53,11 @@ def render(
     if output == "text":
         return pasted([(spec.host.name, spec.words) for spec in specs])
     if output != "json":
+        if len(specs) > 1:
+            what = f"a file of {output} is for one host, and {len(specs)} are meant"
+            raise InputError([Problem(what, "Name one of them with -l.", where="command line")])
         unknown = UNKNOWN_DIR if not where.inventory and where.model_dir is None else ""
-        for spec in specs:
-            show_text(shown(without_labels(spec.words), output, spec.stop_timeout, unknown).rstrip("\n"))
+        show_text(shown(without_labels(specs[0].words), output, specs[0].stop_timeout, unknown).rstrip("\n"))
         return 0
     details = [{"words": list(s.words), "digest": s.digest, "templates": list(s.templates)} for s in specs]
     reports = [HostReport(s.host.name, "rendered", 0, details=d) for s, d in zip(specs, details, strict=True)]

@@ -12,6 +12,10 @@ from beamdeploy.report.text import Line, clean
 _SAID = ("at", "by", "action", "outcome", "seconds", "digest", "image", "container", "completion", "error")
 
 
+def _by_time(phases: Mapping[str, float]) -> list[tuple[float, str]]:
+    return sorted((seconds, phase) for phase, seconds in phases.items())
+
+
 def entry_lines(host: str, entry: Mapping[str, Any], words: Sequence[str]) -> tuple[Line, ...]:
     """The entry, a block a subject; what it does not hold is left out. `words`: its command, without labels."""
     said = {key: entry[key] for key in _SAID if entry[key] not in ("", None)}
@@ -19,7 +23,7 @@ def entry_lines(host: str, entry: Mapping[str, Any], words: Sequence[str]) -> tu
         "": said,
         "changed": {each["path"]: f"{_text(each['old'])} → {_text(each['new'])}" for each in _changes(entry)},
         "steps": {each["kind"]: each["reason"] for each in entry["plan"].get("steps", ())},
-        "phases": {phase: f"after {seconds:g} s" for phase, seconds in entry["phases"].items()},
+        "phases": {phase: f"after {seconds:g} s" for seconds, phase in _by_time(entry["phases"])},
         "the engine decided": {key: value for key, value in entry["decided"].items() if value not in (None, [])},
         "settings": entry["settings"],
     }

@@ -74,7 +74,8 @@ def test_the_words_of_the_command_are_shown_as_a_diff(job: Job, clean_host: LabH
     changed = [line for line in lines[2:] if line[0] in "+-"]
     assert [line[0] for line in changed] == ["-", "+"] and changed[1].endswith("max-num-seqs 4")
     assert all(word not in "".join(lines) for word in ("beamdeploy.", "--label"))
-    assert "+--max-num-seqs 4" in job.run("apply", "--check", "-D", output="text").out
+    shown = job.run("apply", "--check", "-D", output="text").out
+    assert "+ --max-num-seqs 4" in shown and "@@" not in shown and "wanted" not in shown
 
 
 def test_a_failed_server_is_kept_when_that_is_asked_for_and_goes_with_destroy(job: Job, clean_host: LabHost) -> None:
