@@ -8,7 +8,7 @@ CODE := $(wildcard beamdeploy tests scripts benchmarks)
 TYPED := $(sort $(foreach folder,$(CODE),$(if $(shell find $(folder) -name '*.py' -print -quit),$(folder))))
 # More workers than cores: a test on real parts waits more than it computes.
 # A test on real parts that a busy machine upset is run once more, and said to have been.
-PYTEST_FLAGS ?= -n 4 --maxschedchunk 1 --reruns 2 -rR
+PYTEST_FLAGS ?= -n 4 --dist worksteal --reruns 2 -rR
 
 setup: .venv/stamp
 

@@ -21,15 +21,6 @@ def fresh_cache() -> Iterator[None]:
         yield
 
 
-# They emulate hosts, too, without the lab.
-LONG = frozenset({"test_trial", "test_sandbox", "test_contract"})
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first: workers that take one test at a time then end together."""
-    items.sort(key=lambda item: not ("lab" in getattr(item, "fixturenames", ()) or item.path.stem in LONG))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

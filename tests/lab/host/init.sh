@@ -16,7 +16,13 @@ mount --bind "$folder/etc/passwd" /etc/passwd
 mount --bind "$folder/etc/shadow" /etc/shadow
 mountpoint -q /sys/fs/cgroup || mount -t tmpfs cgroup_root /sys/fs/cgroup
 
-until ip link show eth0 > "$folder/eth0"; do sleep 0.02; done
+tries=0
+until ip link show eth0 > "$folder/eth0"; do
+    # whoever was to lay the cable is gone
+    [ "$tries" -lt 1500 ] || exit 1
+    tries=$((tries + 1))
+    sleep 0.02
+done
 ip link set lo up
 ip address add "$address" dev eth0
 ip link set eth0 up
