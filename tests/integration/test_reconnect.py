@@ -19,7 +19,7 @@ from tests.integration.command import Job, container_id, environment
 from tests.integration.test_safe_change import slow, started, wait_for_phase
 from tests.lab import LabHost
 
-LAPSE = "kill $(pgrep -f '[t]imeout 30 head')"
+LAPSE = "until pkill -f '[t]imeout 30 head'; do sleep 0.05; done"
 SLOW_DOCKER = """#!/bin/sh
 if [ "$1" = "$(cat /root/slow 2>/dev/null)" ] && pgrep -f '[t]imeout 30 head' >/dev/null; then
   : > /root/waits
