@@ -14,15 +14,15 @@ from beamdeploy.remote import Session
 _APPEND = """
 umask 077
 dir=$1/$2
-mkdir -p "$dir" && printf '%s\\n' "$3" >> "$dir/history.jsonl" && printf '%s\\n' "$4" >> "$dir/runs.jsonl"
+shift 2
+mkdir -p "$dir" || exit
+while [ $# -gt 0 ]; do
+  printf '%s\\n' "$2" >> "$dir/$1" || exit
+  shift 2
+done
 """
 _READ = """
 for file in "$1"/${2:-*}/"$3"; do [ ! -e "$file" ] || cat "$file" || exit; done
-"""
-_NOTE = """
-umask 077
-dir=$1/$2
-mkdir -p "$dir" && printf '%s\\n' "$3" >> "$dir/staged.jsonl"
 """
 
 
@@ -69,17 +69,22 @@ def append(session: Session, entry: Entry) -> tuple[Problem, ...]:
     line = json.dumps(asdict(entry), separators=(",", ":"))
     brief = json.dumps(asdict(entry.past or Past(entry.outcome)), separators=(",", ":"))
     try:
-        result = session.script(_APPEND, (session.host.state_folder, entry.name, line, brief), timeout=60)
+        return _added(session, entry.name, "the history", {"history.jsonl": line, "runs.jsonl": brief})
     except HostError as error:
         return (_unwritable(session, "the history", error.problems[0].what),)
-    return () if result.ok else (_unwritable(session, "the history", result.err),)
 
 
 def note_staged(session: Session, staged: Staged) -> tuple[Problem, ...]:
     """Write down what was staged; a warning if the host would not, for `prune` takes it for another's then."""
     line = json.dumps(asdict(staged), separators=(",", ":"))
-    result = session.script(_NOTE, (session.host.state_folder, staged.name, line), timeout=60)
-    return () if result.ok else (_unwritable(session, "what was staged", result.err),)
+    return _added(session, staged.name, "what was staged", {"staged.jsonl": line})
+
+
+def _added(session: Session, name: str, what: str, lines: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Add a line to each of these files of a deployment; a warning if the host would not."""
+    words = (word for file_and_line in lines.items() for word in file_and_line)
+    result = session.script(_APPEND, (session.host.state_folder, name, *words), timeout=60)
+    return () if result.ok else (_unwritable(session, what, result.err),)
 
 
 def _unwritable(session: Session, what: str, why: str) -> Problem:
